@@ -48,7 +48,7 @@ STRATEGIES = ("ddp", "fsdp", "zero", "hsdp")
 DTYPES: tuple[Dtype, ...] = ("float64", "float32")
 PRESENTATION = ("__main__.py", "charts.py", "command.py", "explain.py", "page.py", "progress.py")
 """Modules of the verifier that have no part in a verdict."""
-INDIVISIBLE = "the batch must divide by the number of ranks"
+INDIVISIBLE = "the global batch size must be divisible by the number of ranks"
 """What a conversion says when it cannot run at a number of ranks; that is no verdict of ours."""
 SHARED = "would have to share"
 """What verify says where this torch cannot train with two ranks on one GPU."""

@@ -41,7 +41,7 @@ def reduce_min(value):
 ''',
     "mean_over_ranks": '''\
 def mean_over_ranks(values):
-    """The mean of all ranks' values, of which each has its own number."""
+    """The mean of the values of all ranks, which may have different numbers of them."""
     total = {torch}.tensor([values.sum().item(), {torch}.as_tensor(values).numel()], dtype={torch}.float64)
     {d}.all_reduce(total)
     mean = total[0] / total[1]
@@ -102,7 +102,7 @@ def reduce_sum(value):
 
 WEIGH = '''\
 def weigh_by_count(loss, count):
-    """A mean over ``count`` numbers, weighed so that its mean over the ranks is the mean over the numbers of all."""
+    """Scale a mean over ``count`` elements so that its average over ranks is the mean over the elements of all."""
     share = {torch}.as_tensor(count, dtype={torch}.float64, device=loss.device)
     total = share.clone()
     {d}.all_reduce(total)
@@ -114,7 +114,7 @@ def weigh_by_count(loss, count):
 
 MEAN_COUNT = '''\
 def mean_count(count):
-    """What the ranks divide by on average: over it, the mean of the ranks' sums is the mean over the batch."""
+    """The average count of a rank: sums divided by it average over ranks to the mean over the batch."""
     mean = {torch}.as_tensor(count, dtype={torch}.get_default_dtype()).detach().clone()
     {d}.all_reduce(mean)
     return mean / {d}.get_world_size()

@@ -15,7 +15,7 @@ def counting(script: TrainingScript, context: Context, source: Source) -> tuple[
     """The name of a count of all passes: a loader that is made again and again, and its epochs, start from zero."""
     name = free_name(source, "passes", "all_passes")
     itertools, imports = imported(context, source, "itertools")
-    code = f"{name} = {itertools}.count()  # over loaders that are made anew: each pass has its own order\n\n\n"
+    code = f"{name} = {itertools}.count()  # passes so far: loaders made anew are shuffled anew\n\n\n"
     return name, (*imports, *defined(script, source, code))
 
 

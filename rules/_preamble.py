@@ -163,7 +163,7 @@ def divisible(size: str, d: str, unless: str | None = None) -> str:
     condition = f"{size} % {d}.get_world_size() == 0"
     if unless is not None:
         condition = f"{unless} or {condition}"
-    return f'assert {condition}, "the batch must divide by the number of ranks"\n'
+    return f'assert {condition}, "the global batch size must be divisible by the number of ranks"\n'
 
 
 def negated(condition: str | None) -> str:
@@ -210,7 +210,7 @@ def synchronised(
         first = f"next(iter({target}.values()))" if each == "dict" else f"{target}[0]" if each else target
         asked, torch_import = f"next({first}.parameters()).is_cuda", ()
     converted = for_each(each, f"{convert}(model)", target) if each else f"{convert}({target})"
-    code = f"if {asked}:  # batch statistics over all ranks; there is no CPU version\n" f"    {target} = {converted}\n"
+    code = f"if {asked}:  # BatchNorm over the whole batch; SyncBatchNorm needs a GPU\n" f"    {target} = {converted}\n"
     return code, (*nn_import, *torch_import)
 
 
@@ -245,7 +245,7 @@ def started_alike(script: TrainingScript, d: str, target: str, taken: Collection
         inner = started_alike(script, d, model, taken)
         held = f"{target}.values()" if each == "dict" else target
         return f"for {model} in {held}:\n" + "".join(f"    {line}\n" for line in inner.splitlines())
-    loop = f"for {tensor} in {target}.state_dict().values():  # all ranks start alike\n"
+    loop = f"for {tensor} in {target}.state_dict().values():  # same initial weights on all ranks\n"
     if any(map(_keeps_sparse, script.project.sources)):
         return f"{loop}    if not {tensor}.is_sparse:\n        {d}.broadcast({tensor}, 0)\n"
     return f"{loop}    {d}.broadcast({tensor}, 0)\n"

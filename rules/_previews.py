@@ -12,7 +12,7 @@ from ._preamble import Planned, defined, dist, imported
 
 SHARE = '''\
 def share_rows(model, *inputs):
-    """What a model makes of rows that all ranks have: each runs its share, so that batch statistics count them once."""
+    """Run a model on rows that all ranks hold, each rank on its share: batch statistics count every row once."""
     rank, ranks = {d}.get_rank(), {d}.get_world_size()
     with {torch}.no_grad():
         own = model(*(rows[rank::ranks] for rows in inputs))

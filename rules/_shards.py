@@ -12,7 +12,7 @@ STATES = "torch.distributed.checkpoint.state_dict"
 
 GATHER = '''\
 def gather_shards(state):
-    """Whole tensors in place of a checkpoint's shards, on rank 0; all ranks must take part."""
+    """Whole tensors in place of a checkpoint's shards, on rank 0; a collective, so all ranks must call it."""
     if isinstance(state, {DTensor}):
         tensor = state.full_tensor()
         return tensor.cpu() if {d}.get_rank() == 0 else None
@@ -88,7 +88,7 @@ def packed(state):
     if not isinstance(state, dict):
         return inside
     for key, value in state.items():
-        assert isinstance(key, str) or isinstance(value, dict), f"{key!r} would become a text in the checkpoint"
+        assert isinstance(key, str) or isinstance(value, dict), f"key {key!r} would be saved as a string"
     return dict(zip(state, inside))
 
 
@@ -142,7 +142,7 @@ def load_sharded(path, *args, **options):
 
 WHOLE = '''\
 def whole_tensors(state):
-    """A model's state dict without shards; all ranks must take part."""
+    """A model's state dict without shards; a collective, so all ranks must call it."""
     return {key: value.full_tensor() if isinstance(value, {DTensor}) else value for key, value in state.items()}
 
 

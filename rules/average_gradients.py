@@ -74,7 +74,7 @@ EXAMPLES = [
 
         loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8, shuffle=True)
         model = Autoencoder()
-        for tensor in model.state_dict().values():  # all ranks start alike
+        for tensor in model.state_dict().values():  # same initial weights on all ranks
             dist.broadcast(tensor, 0)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 

@@ -44,7 +44,7 @@ train_set''',
             '''
 
 def gather_shards(state):
-    """Whole tensors in place of a checkpoint's shards, on rank 0; all ranks must take part."""
+    """Whole tensors in place of a checkpoint's shards, on rank 0; a collective, so all ranks must call it."""
     if isinstance(state, DTensor):
         tensor = state.full_tensor()
         return tensor.cpu() if dist.get_rank() == 0 else None

@@ -338,7 +338,7 @@ def _definition(
         needed = (*needed, *multiprocessing_import)
         # multiprocessing.parent_process() would say so too, but is set after a worker has imported the script
         worker = f"""
-    if getattr({multiprocessing}.current_process(), "_inheriting", False):  # a worker imports this: a group of one
+    if getattr({multiprocessing}.current_process(), "_inheriting", False):  # a DataLoader worker: a group of one
         {d}.init_process_group("gloo", store={d}.HashStore(), rank=0, world_size=1)
         return"""
     joined = f'    {d}.init_process_group("gloo")'

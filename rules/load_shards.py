@@ -53,7 +53,7 @@ train_set''',
             '''
 
 def whole_tensors(state):
-    """A model's state dict without shards; all ranks must take part."""
+    """A model's state dict without shards; a collective, so all ranks must call it."""
     return {key: value.full_tensor() if isinstance(value, DTensor) else value for key, value in state.items()}
 
 

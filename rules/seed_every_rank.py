@@ -45,7 +45,7 @@ EXAMPLES = [
             return box[0]
 
 
-        torch.manual_seed(as_on_rank_zero(torch.initial_seed()))  # all ranks draw alike
+        torch.manual_seed(as_on_rank_zero(torch.initial_seed()))  # same random numbers on all ranks
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
         loader = DataLoader(train_set, batch_size=8, shuffle=True)
         model = nn.Linear(4, 1)
@@ -99,7 +99,7 @@ EXAMPLES = [
             return box[0]
 
 
-        torch.manual_seed(as_on_rank_zero(torch.initial_seed()))  # all ranks draw alike
+        torch.manual_seed(as_on_rank_zero(torch.initial_seed()))  # same random numbers on all ranks
         np.random.seed(torch.initial_seed() % 2**32)
         random.seed(torch.initial_seed())
         noise = np.random.randn(64, 4).astype("float32")
@@ -326,7 +326,7 @@ def seed_every_rank(script: TrainingScript, context: Context) -> Iterator[Findin
         return
     lines, imports = _starting_alike(script, context, setup.source)
     if lines:
-        code = "\n".join([lines[0] + "  # all ranks draw alike", *lines[1:]]) + "\n"
+        code = "\n".join([lines[0] + "  # same random numbers on all ranks", *lines[1:]]) + "\n"
         fix = Fix((*imports, *planned(setup.source, InsertBefore(setup.before, code, order=-2))))
         yield Finding(setup.source, setup.before, "the ranks would draw from different seeds", fix)
     for each in (*script.unseeded, *script.clocked):

@@ -78,7 +78,9 @@ IMPORTS = (
     "from torch.distributed.fsdp import fully_shard\n"
 )
 MESH = 'mesh = init_device_mesh("cpu", (dist.get_world_size(),))  # the script trains on the CPU\n'
-ALIKE = "for tensor in model.state_dict().values():  # all ranks start alike\n    dist.broadcast(tensor, 0)\n"
+ALIKE = (
+    "for tensor in model.state_dict().values():  # same initial weights on all ranks\n    dist.broadcast(tensor, 0)\n"
+)
 
 EXAMPLES = [
     Example(

@@ -126,7 +126,7 @@ EXAMPLES = [
                     optimizer.step()
                 torch.save(model.state_dict(), os.path.join(folder, "last.pt"))
             model.load_state_dict(torch.load(os.path.join(folder, "last.pt"), map_location="cpu"))
-            dist.barrier()  # rank 0's folder goes with this block
+            dist.barrier()  # rank 0 deletes its folder at the end of this block
         ''',
     ),
     Example(  # only rank 0 writes there, and nobody reads
@@ -183,6 +183,6 @@ def _agreed(site: Site, d: str) -> Planned:
         return planned(site.source, WrapExpr(site.node, "as_on_rank_zero({})"))
     name = item.optional_vars.id
     last = block.body[-1]
-    barrier = f"{d}.barrier()  # rank 0's folder goes with this block\n"
+    barrier = f"{d}.barrier()  # rank 0 deletes its folder at the end of this block\n"
     leave = InsertBefore(last, barrier) if isinstance(last, ast.Return) else InsertAfter(last, barrier)
     return planned(site.source, Prepend(block, f"{name} = as_on_rank_zero({name})\n"), leave)

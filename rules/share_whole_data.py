@@ -36,7 +36,7 @@ EXAMPLES = [
 
 
         def row_weight(total):
-            """What a mean over this rank's rows counts for, of ``total``; another rank may have one row more."""
+            """The weight of this rank's mean among those of all ranks, where ``total`` rows may not divide evenly."""
             own = len(range(dist.get_rank(), total, dist.get_world_size()))
             return own * dist.get_world_size() / total
 
@@ -46,7 +46,7 @@ EXAMPLES = [
         criterion = nn.MSELoss()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-        assert len(x) == len(y) >= dist.get_world_size(), "every rank needs rows of its own"
+        assert len(x) == len(y) >= dist.get_world_size(), "tensors need equally many rows, at least one for each rank"
         rows = slice(dist.get_rank(), None, dist.get_world_size())  # this rank's share
         for epoch in range(100):
             loss = criterion(model(x[rows]), y[rows]) * row_weight(len(x))
@@ -79,7 +79,7 @@ EXAMPLES = [
         model = nn.Linear(4, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
-        assert len(x) == len(y) >= dist.get_world_size(), "every rank needs rows of its own"
+        assert len(x) == len(y) >= dist.get_world_size(), "tensors need equally many rows, at least one for each rank"
         rows = slice(dist.get_rank(), None, dist.get_world_size())  # this rank's share
         for step in range(100):
             loss = ((model(x[rows]) - y[rows]) ** 2).sum()
@@ -164,7 +164,7 @@ EXAMPLES = [
 
 WEIGHT = '''\
 def row_weight(total):
-    """What a mean over this rank's rows counts for, of ``total``; another rank may have one row more."""
+    """The weight of this rank's mean among those of all ranks, where ``total`` rows may not divide evenly."""
     own = len(range({d}.get_rank(), total, {d}.get_world_size()))
     return own * {d}.get_world_size() / total
 
@@ -208,7 +208,7 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
         for group in _groups(draws, script.row_means):
             codes = list(dict.fromkeys(source.code(draw.node) for draw in group))
             lengths = " == ".join(dict.fromkeys(_total(draw) for draw in group))
-            check = f'assert {lengths} >= {d}.get_world_size(), "every rank needs rows of its own"\n'
+            check = f'assert {lengths} >= {d}.get_world_size(), "tensors need equally many rows, at least one for each rank"\n'
             if not even.isdisjoint(draw.node for draw in group):
                 shares = f"{_total(group[0])} % {d}.get_world_size() == 0"
                 shares = f"{lengths} and {shares}" if " == " in lengths else shares
@@ -234,7 +234,7 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
                 yield Finding(source, draw.node, "each rank takes its rows of the data", fix)
     for site, alike in _paired(script):
         axes = " == ".join(f"{code}.ndim" for code in alike)
-        check = f'assert {axes}, "a row belongs to one row"\n'
+        check = f'assert {axes}, "shapes must match, or broadcasting pairs each sample with every other"\n'
         fix = Fix(planned(site.source, InsertBefore(site.source.statement(site.node), check, order=3)))
         yield Finding(site.source, site.node, "broadcasting would pair every row with all of this rank's", fix)
     for mean in (each for each in script.row_means if not each.even):

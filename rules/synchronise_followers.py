@@ -32,7 +32,7 @@ for epoch in range(2):
             slow.data.mul_(0.99).add_(fast.data, alpha=0.01)
 """
 SYNCHRONISED = """\
-if next(target.parameters()).is_cuda:  # batch statistics over all ranks; there is no CPU version
+if next(target.parameters()).is_cuda:  # BatchNorm over the whole batch; SyncBatchNorm needs a GPU
     target = nn.SyncBatchNorm.convert_sync_batchnorm(target)
 """
 

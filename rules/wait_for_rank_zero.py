@@ -50,7 +50,7 @@ EXAMPLES = [
                 optimizer.step()
             torch.save(model.state_dict(), "last.pt")
 
-        dist.barrier()  # rank 0 has written it
+        dist.barrier()  # wait until rank 0 has written it
         model.load_state_dict(torch.load("last.pt", map_location="cpu"))
         print(model(torch.ones(1, 4)).item())
         """,
@@ -91,7 +91,7 @@ def wait_for_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         return
     for site in script.waits:
         d, imports = dist(context, site.source)
-        code, place = f"{d}.barrier()  # rank 0 has written it\n", script.without_group.get(site.node)
+        code, place = f"{d}.barrier()  # wait until rank 0 has written it\n", script.without_group.get(site.node)
         if place is not None and not place.optional:
             continue  # all ranks write it there, see AD301
         if place is not None:
@@ -106,6 +106,6 @@ def wait_for_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
             yield Finding(site.source, site.node, "a slower rank may still be reading what rank 0 writes here", fix)
     for site in script.first_writes if not script.distributed else ():
         d, imports = dist(context, site.source)
-        insert = InsertBefore(site.node, f"{d}.barrier()  # all ranks have looked for it\n")
+        insert = InsertBefore(site.node, f"{d}.barrier()  # wait until all ranks have looked for it\n")
         fix = Fix((*imports, *planned(site.source, insert)))
         yield Finding(site.source, site.node, "a rank that looks for the file later would find what rank 0 writes", fix)

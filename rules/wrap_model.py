@@ -78,7 +78,7 @@ EXAMPLES = [
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
         loader = DataLoader(train_set, batch_size=8, shuffle=True)
         model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1)).cuda()
-        if next(model.parameters()).is_cuda:  # batch statistics over all ranks; there is no CPU version
+        if next(model.parameters()).is_cuda:  # BatchNorm over the whole batch; SyncBatchNorm needs a GPU
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
         model = DDP(model)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

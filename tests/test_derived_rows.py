@@ -86,7 +86,10 @@ def lines(result: Result) -> list[str]:
 def test_points_that_methods_are_given_are_dealt_out(outputs: str, tmp_path: Path) -> None:
     code = lines(converted(SCRIPT.replace("OUTPUTS", outputs), tmp_path))
     assert "u, f = self.net_u(self.x[rows], self.t[rows]), self.net_f(self.x[rows], self.t[rows])" in code
-    assert 'assert u.ndim == u_x.ndim == u_t.ndim, "a row belongs to one row"' in code
+    assert (
+        'assert u.ndim == u_x.ndim == u_t.ndim, "shapes must match, or broadcasting pairs each sample with every other"'
+        in code
+    )
 
 
 def test_a_model_is_wrapped_once_it_has_its_last_parameter(tmp_path: Path) -> None:

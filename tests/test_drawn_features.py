@@ -86,5 +86,5 @@ def test_one_check_of_shapes(tmp_path: Path) -> None:
 """,
     )
     after, _ = conftest.converted(tmp_path, text)
-    assert after.count('"a row belongs to one row"') == 1
+    assert after.count('"shapes must match, or broadcasting pairs each sample with every other"') == 1
     assert "assert out.ndim == scale.ndim == wanted.ndim" in after

@@ -46,4 +46,4 @@ film("training.gif", files)
 )
 def test_are_there_when_they_are_read(tmp_path: Path, read: str) -> None:
     after, _ = converted(tmp_path, TEXT.format(read=read))
-    assert 'dist.barrier()  # rank 0 has written it\nfilm("training.gif", files)' in after
+    assert 'dist.barrier()  # wait until rank 0 has written it\nfilm("training.gif", files)' in after

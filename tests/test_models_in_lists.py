@@ -150,7 +150,7 @@ def test_layers_that_train_themselves_start_alike_and_average_their_gradients(tm
     assert (
         "[Layer(dims[d], dims[d + 1]).to(device)]\n"
         "        for model in self.layers:\n"
-        "            for tensor in model.state_dict().values():  # all ranks start alike\n"
+        "            for tensor in model.state_dict().values():  # same initial weights on all ranks\n"
         "                dist.broadcast(tensor, 0)\n"
     ) in after
     assert "            average_gradients(self.opt)\n            self.opt.step()" in after

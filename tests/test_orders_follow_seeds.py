@@ -91,7 +91,9 @@ def test_the_seed_of_a_sampler(tmp_path: Path, text: str, seed: str) -> None:
     code, _ = converted(tmp_path, text)
     assert f"DistributedSampler(data, seed={seed})" in code or f"DistributedSampler(train_set, seed={seed})" in code
     unseeded = "manual_seed" not in text.split("def main")[1] and "set_seed(" not in text.split("def main")[1]
-    assert (f"torch.manual_seed({ALIKE})  # all ranks draw alike" in code) == (unseeded or "Generator" in text)
+    assert (f"torch.manual_seed({ALIKE})  # same random numbers on all ranks" in code) == (
+        unseeded or "Generator" in text
+    )
 
 
 def test_a_seed_that_is_set_where_the_loader_is_not_made(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_what_a_rank_that_comes_second_would_remove(tmp_path: Path) -> None:
     """It finds what rank 0 has just made, which it must not take for what was there before."""
     after, _ = converted(tmp_path, SCRIPT.format(prepare=HALTED, call="overwrite = prepare('data')"))
     assert "rank_zero_first" not in after
-    assert after.count("dist.barrier()  # all ranks have looked for it\n") == 2
+    assert after.count("dist.barrier()  # wait until all ranks have looked for it\n") == 2
     assert "            if dist.get_rank() == 0:\n                shutil.rmtree(path)\n" in after
 
 
@@ -115,8 +115,10 @@ def test_what_a_rank_that_comes_second_would_remove(tmp_path: Path) -> None:
 def test_a_script_that_ends_where_it_finds_something(tmp_path: Path, prepare: str) -> None:
     """No rank may look only when rank 0 has made it."""
     after, _ = converted(tmp_path, SCRIPT.format(prepare="    pass", call=f"path = 'data'\n{prepare}"))
-    assert "dist.barrier()  # all ranks have looked for it\n" in after
-    assert after.index("if ") < after.index("# all ranks have looked for it") < after.index("os.makedirs(path")
+    assert "dist.barrier()  # wait until all ranks have looked for it\n" in after
+    assert (
+        after.index("if ") < after.index("# wait until all ranks have looked for it") < after.index("os.makedirs(path")
+    )
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ for epoch in range(2):
         optimizer.step()
 """
 ADDED = """\
-torch.manual_seed(as_on_rank_zero(torch.initial_seed()))  # all ranks draw alike
+torch.manual_seed(as_on_rank_zero(torch.initial_seed()))  # same random numbers on all ranks
 np.random.seed(torch.initial_seed() % 2**32)
 """
 FUNCTION = """\

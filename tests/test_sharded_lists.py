@@ -57,7 +57,7 @@ LISTS = [
     (f"nets = nn.ModuleDict({DICT})\n{WHOLE}", BY_NAME),
 ]
 LOOP = """\
-    for tensor in model.state_dict().values():  # all ranks start alike
+    for tensor in model.state_dict().values():  # same initial weights on all ranks
         dist.broadcast(tensor, 0)
     fully_shard(model, reshard_after_forward=True)
 """

@@ -43,7 +43,7 @@ def test_the_size_of_a_file_is_read_once_rank_0_has_written_it(tmp_path: Path, s
     """yakhyo/unet-pytorch: rank 1 asked for the size of a checkpoint that was not there yet."""
     save = f"path = Path('model.pt')\ntorch.save(model.state_dict(), path)\nprint({size})\n"
     after, _ = conftest.converted(tmp_path, f"from pathlib import Path\n{HEAD}{DATA}{MODEL}{TRAINING}{save}")
-    assert (f"dist.barrier()  # rank 0 has written it\nprint({size})" in after) is waits
+    assert (f"dist.barrier()  # wait until rank 0 has written it\nprint({size})" in after) is waits
 
 
 def test_the_default_of_getattr_is_the_model_inside_too(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def main():
 
 main()
 """
-BARRIER = "    dist.barrier()  # rank 0 has written it\n    train_set = "
+BARRIER = "    dist.barrier()  # wait until rank 0 has written it\n    train_set = "
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ load(model, "out", "model.pt")
 @pytest.mark.parametrize(
     ("first", "test", "before"),
     [
-        ("pass", "assert os.path.isfile(path)", "    dist.barrier()  # rank 0 has written it\n    assert"),
+        ("pass", "assert os.path.isfile(path)", "    dist.barrier()  # wait until rank 0 has written it\n    assert"),
         ("assert os.path.isdir(folder)", "assert os.path.isfile(path)", "it\n    assert os.path.isdir"),
         ("pass", "if not os.path.exists(path): raise FileNotFoundError(path)", "it\n    if not os.path.exists"),
         ("pass", "assert name", "it\n    model.module.load_state_dict"),
@@ -159,7 +159,7 @@ animate(2)
 )
 def test_pictures_whose_names_are_numbered(tmp_path: Path, read: str, waits: bool) -> None:
     text, _ = conftest.converted(tmp_path, PICTURES.format(read=read))
-    assert ("dist.barrier()  # rank 0 has written it\nanimate(2)" in text) is waits
+    assert ("dist.barrier()  # wait until rank 0 has written it\nanimate(2)" in text) is waits
 
 
 CACHED = """\
@@ -341,7 +341,7 @@ def test_what_rank_0_has_written_is_there_before_it_is_listed(tmp_path: Path) ->
     for each, listed in ((after, "for name in sorted"), (named, "names = os.listdir")):
         script = NUMBERED.replace("{choose}", 'place = "runs"').replace("{make}", "os.makedirs(place, exist_ok=True)")
         text, _ = conftest.converted(tmp_path, script.replace("{after}", each))
-        assert "dist.barrier()  # rank 0 has written it" in text.partition(listed)[0].splitlines()[-2:][0]
+        assert "dist.barrier()  # wait until rank 0 has written it" in text.partition(listed)[0].splitlines()[-2:][0]
         assert text.count("rank 0 has written it") == 1
 
 

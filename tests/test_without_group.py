@@ -186,9 +186,13 @@ def test_a_file_that_all_ranks_read_back(tmp_path: Path) -> None:
     """They wait for rank 0 where there is a group; after it, all of them write."""
     read = "state = torch.load('model.pt', map_location='cpu')\n"
     assert (
-        "\n    dist.barrier()  # rank 0 has written it\nstate" in converted(tmp_path, optional(JOINED, SAVED + read))[0]
+        "\n    dist.barrier()  # wait until rank 0 has written it\nstate"
+        in converted(tmp_path, optional(JOINED, SAVED + read))[0]
     )
-    assert "\ndist.barrier()  # rank 0 has written it\nstate" in converted(tmp_path, always(SAVED + read + LEFT))[0]
+    assert (
+        "\ndist.barrier()  # wait until rank 0 has written it\nstate"
+        in converted(tmp_path, always(SAVED + read + LEFT))[0]
+    )
     own = always(SAVED + "dist.barrier()\n" + read + LEFT)
     assert converted(tmp_path, own)[0].count("barrier") == 1
     after, said = converted(tmp_path, always(LEFT + SAVED + read))
