@@ -163,7 +163,7 @@ def divisible(size: str, d: str, unless: str | None = None) -> str:
     condition = f"{size} % {d}.get_world_size() == 0"
     if unless is not None:
         condition = f"{unless} or {condition}"
-    return f'assert {condition}, "the global batch size must be divisible by the number of ranks"\n'
+    return f'assert {condition}, "batch size must be divisible by the number of ranks"\n'
 
 
 def negated(condition: str | None) -> str:

@@ -13,7 +13,7 @@ from autodist.values import NOTHING, Draw
 WHOLE = '''\
 def local_rows(batch, size):
     """This rank's rows of a batch of ``size`` that all ranks hold; all rows of a last one that does not divide."""
-    assert size % {d}.get_world_size() == 0, "the global batch size must be divisible by the number of ranks"
+    assert size % {d}.get_world_size() == 0, "batch size must be divisible by the number of ranks"
     if len(batch) % {d}.get_world_size() != 0:
         return batch
     return batch[{d}.get_rank() :: {d}.get_world_size()]
@@ -23,7 +23,7 @@ def local_rows(batch, size):
 LEFT_OUT = '''\
 def local_rows(batch, size):
     """This rank's rows of a batch of ``size`` that all ranks hold; a smaller one, which is left out, may lose some."""
-    assert size % {d}.get_world_size() == 0, "the global batch size must be divisible by the number of ranks"
+    assert size % {d}.get_world_size() == 0, "batch size must be divisible by the number of ranks"
     even = len(batch) - len(batch) % {d}.get_world_size()
     return batch[{d}.get_rank() : even : {d}.get_world_size()]
 

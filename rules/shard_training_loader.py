@@ -64,7 +64,7 @@ EXAMPLES = [
 
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
         test_set = TensorDataset(torch.randn(16, 4), torch.randn(16, 1))
-        assert 8 % dist.get_world_size() == 0, "the global batch size must be divisible by the number of ranks"
+        assert 8 % dist.get_world_size() == 0, "batch size must be divisible by the number of ranks"
         loader = DataLoader(
             train_set,
             batch_size=8 // dist.get_world_size(),
@@ -128,7 +128,7 @@ EXAMPLES = [
         parser.add_argument("--shuffle", action="store_true")
         args = parser.parse_args()
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        assert args.batch_size % dist.get_world_size() == 0, "the global batch size must be divisible by the number of ranks"
+        assert args.batch_size % dist.get_world_size() == 0, "batch size must be divisible by the number of ranks"
         loader = DataLoader(
             train_set,
             batch_size=args.batch_size // dist.get_world_size(),
@@ -197,7 +197,7 @@ EXAMPLES = [
 
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
         sampler = None
-        assert 8 % dist.get_world_size() == 0, "the global batch size must be divisible by the number of ranks"
+        assert 8 % dist.get_world_size() == 0, "batch size must be divisible by the number of ranks"
         loader = DataLoader(
             train_set,
             batch_size=8 // dist.get_world_size(),
@@ -247,7 +247,7 @@ EXAMPLES = [
 
         for epoch in range(2):
             train_set = range(64)
-            assert 8 % dist.get_world_size() == 0, "the global batch size must be divisible by the number of ranks"
+            assert 8 % dist.get_world_size() == 0, "batch size must be divisible by the number of ranks"
             for rows in DataLoader(
                 train_set,
                 8 // dist.get_world_size(),

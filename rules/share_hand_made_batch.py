@@ -17,7 +17,7 @@ from ._tails import early_check, of_tails, size_of
 LOCAL_ROWS = '''\
 def local_rows(batch):
     """This rank's rows of a batch that all ranks hold."""
-    assert len(batch) % {d}.get_world_size() == 0, "the global batch size must be divisible by the number of ranks"
+    assert len(batch) % {d}.get_world_size() == 0, "batch size must be divisible by the number of ranks"
     return batch[{d}.get_rank() :: {d}.get_world_size()]
 
 
@@ -33,7 +33,7 @@ def local_samples(batch):
 
 '''
 EVEN = (
-    'assert len(samples) % {d}.get_world_size() == 0, "the global batch size must be divisible by the number of ranks"'
+    'assert len(samples) % {d}.get_world_size() == 0, "batch size must be divisible by the number of ranks"'
 )
 ENOUGH = 'assert len(samples) >= {d}.get_world_size(), "each rank needs a sample of the batch"'
 
@@ -42,7 +42,7 @@ def local_rows(batch):
     """This rank's rows of a batch that all ranks hold."""
     if isinstance(batch, (tuple, list)):
         return tuple(map(local_rows, batch))
-    assert len(batch) % {d}.get_world_size() == 0, "the global batch size must be divisible by the number of ranks"
+    assert len(batch) % {d}.get_world_size() == 0, "batch size must be divisible by the number of ranks"
     return batch[{d}.get_rank() :: {d}.get_world_size()]
 
 
@@ -80,7 +80,7 @@ for step in range(100):
 DROPPING_APART = DROPPING.replace(
     "    rows = torch.randint(len(inputs), (8,))",
     """\
-    assert 8 % dist.get_world_size() == 0, "the global batch size must be divisible by the number of ranks"
+    assert 8 % dist.get_world_size() == 0, "batch size must be divisible by the number of ranks"
     rows = torch.randint(len(inputs), (8 // dist.get_world_size(),))""",
 ).replace("import torch\n", "import torch\nimport torch.distributed as dist\n", 1)
 
@@ -112,7 +112,7 @@ EXAMPLES = [
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
         for step in range(100):
-            assert 8 % dist.get_world_size() == 0, "the global batch size must be divisible by the number of ranks"
+            assert 8 % dist.get_world_size() == 0, "batch size must be divisible by the number of ranks"
             rows = torch.randint(len(inputs), (8,))[dist.get_rank() :: dist.get_world_size()]
             loss = nn.functional.mse_loss(model(inputs[rows]), targets[rows])
             optimizer.zero_grad()
@@ -143,7 +143,7 @@ EXAMPLES = [
 
         def local_rows(batch):
             \"\"\"This rank's rows of a batch that all ranks hold.\"\"\"
-            assert len(batch) % dist.get_world_size() == 0, "the global batch size must be divisible by the number of ranks"
+            assert len(batch) % dist.get_world_size() == 0, "batch size must be divisible by the number of ranks"
             return batch[dist.get_rank() :: dist.get_world_size()]
 
 
@@ -184,7 +184,7 @@ EXAMPLES = [
 
         def local_rows(batch):
             \"\"\"This rank's rows of a batch that all ranks hold.\"\"\"
-            assert len(batch) % dist.get_world_size() == 0, "the global batch size must be divisible by the number of ranks"
+            assert len(batch) % dist.get_world_size() == 0, "batch size must be divisible by the number of ranks"
             return batch[dist.get_rank() :: dist.get_world_size()]
 
 
@@ -227,7 +227,7 @@ EXAMPLES = [
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
         for step in range(100):
-            assert 32 % dist.get_world_size() == 0, "the global batch size must be divisible by the number of ranks"
+            assert 32 % dist.get_world_size() == 0, "batch size must be divisible by the number of ranks"
             x = torch.rand(32, 4)[dist.get_rank() :: dist.get_world_size()]
             noise = 0.1 * torch.randn(32, 1)[dist.get_rank() :: dist.get_world_size()]
             loss = nn.functional.mse_loss(model(x), x.sum(dim=1, keepdim=True) + noise)
@@ -269,7 +269,7 @@ EXAMPLES = [
             \"\"\"This rank's rows of a batch that all ranks hold.\"\"\"
             if isinstance(batch, (tuple, list)):
                 return tuple(map(local_rows, batch))
-            assert len(batch) % dist.get_world_size() == 0, "the global batch size must be divisible by the number of ranks"
+            assert len(batch) % dist.get_world_size() == 0, "batch size must be divisible by the number of ranks"
             return batch[dist.get_rank() :: dist.get_world_size()]
 
 

@@ -47,7 +47,7 @@ EXAMPLES = [
 
             def __init__(self, dataset):
                 self.dataset = dataset
-                self.rank, self.world_size = dist.get_rank(), dist.get_world_size()  # spawned workers have no process group
+                self.rank, self.world_size = dist.get_rank(), dist.get_world_size()  # spawned workers have no group
 
             def __iter__(self):
                 for group in zip(*[iter(self.dataset)] * self.world_size):
@@ -64,7 +64,7 @@ EXAMPLES = [
                     yield torch.tensor(x), torch.tensor([y])
 
 
-        assert 8 % dist.get_world_size() == 0, "the global batch size must be divisible by the number of ranks"
+        assert 8 % dist.get_world_size() == 0, "batch size must be divisible by the number of ranks"
         loader = DataLoader(RankStream(Lines()), batch_size=8 // dist.get_world_size())
         model = nn.Linear(4, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -106,7 +106,7 @@ class RankStream(torch.utils.data.IterableDataset):
 
     def __init__(self, dataset):
         self.dataset = dataset
-        self.rank, self.world_size = {d}.get_rank(), {d}.get_world_size()  # spawned workers have no process group
+        self.rank, self.world_size = {d}.get_rank(), {d}.get_world_size()  # spawned workers have no group
 
     def __iter__(self):
         for group in zip(*[iter(self.dataset)] * self.world_size):

@@ -60,7 +60,7 @@ EXAMPLES = [
 
 
         class RankShare(torch.utils.data.Sampler):
-            """This rank's share of what `sampler` draws, identically on all ranks; the last index is repeated to even shares."""
+            """This rank's share of what `sampler` draws, identically on all ranks; the last index may repeat."""
 
             def __init__(self, sampler):
                 self.sampler = sampler
@@ -82,7 +82,7 @@ EXAMPLES = [
             num_samples=64,
             generator=torch.Generator().manual_seed(torch.initial_seed()),
         )
-        assert 8 % dist.get_world_size() == 0, "the global batch size must be divisible by the number of ranks"
+        assert 8 % dist.get_world_size() == 0, "batch size must be divisible by the number of ranks"
         loader = DataLoader(train_set, batch_size=8 // dist.get_world_size(), sampler=RankShare(sampler))
         model = nn.Linear(4, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -145,7 +145,7 @@ EXAMPLES = [
             num_samples=60,
             generator=torch.Generator().manual_seed(torch.initial_seed()),
         )
-        assert 8 % dist.get_world_size() == 0, "the global batch size must be divisible by the number of ranks"
+        assert 8 % dist.get_world_size() == 0, "batch size must be divisible by the number of ranks"
         loader = DataLoader(train_set, 8 // dist.get_world_size(), sampler=EvenRankShare(sampler), drop_last=True)
         model = nn.Linear(4, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -185,7 +185,7 @@ EXAMPLES = [
 
 
         class RankBatches(torch.utils.data.Sampler):
-            """This rank's share of each batch that `sampler` draws, identically on all ranks; the first index evens shares."""
+            """This rank's share of each batch that `sampler` draws, identically on all ranks; the first index may repeat."""
 
             def __init__(self, sampler):
                 self.sampler = sampler
@@ -241,7 +241,7 @@ EXAMPLES = [
 
 SHARE = '''\
 class RankShare(torch.utils.data.Sampler):
-    """This rank's share of what `sampler` draws, identically on all ranks; the last index is repeated to even shares."""
+    """This rank's share of what `sampler` draws, identically on all ranks; the last index may repeat."""
 
     def __init__(self, sampler):
         self.sampler = sampler
@@ -282,7 +282,7 @@ class EvenRankShare(torch.utils.data.Sampler):
 
 BATCHES = '''\
 class RankBatches(torch.utils.data.Sampler):
-    """This rank's share of each batch that `sampler` draws, identically on all ranks; the first index evens shares."""
+    """This rank's share of each batch that `sampler` draws, identically on all ranks; the first index may repeat."""
 
     def __init__(self, sampler):
         self.sampler = sampler

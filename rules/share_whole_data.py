@@ -46,7 +46,7 @@ EXAMPLES = [
         criterion = nn.MSELoss()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-        assert len(x) == len(y) >= dist.get_world_size(), "tensors need equally many rows, at least one for each rank"
+        assert len(x) == len(y) >= dist.get_world_size(), "tensors need equally many rows, at least one a rank"
         rows = slice(dist.get_rank(), None, dist.get_world_size())  # this rank's share
         for epoch in range(100):
             loss = criterion(model(x[rows]), y[rows]) * row_weight(len(x))
@@ -79,7 +79,7 @@ EXAMPLES = [
         model = nn.Linear(4, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
-        assert len(x) == len(y) >= dist.get_world_size(), "tensors need equally many rows, at least one for each rank"
+        assert len(x) == len(y) >= dist.get_world_size(), "tensors need equally many rows, at least one a rank"
         rows = slice(dist.get_rank(), None, dist.get_world_size())  # this rank's share
         for step in range(100):
             loss = ((model(x[rows]) - y[rows]) ** 2).sum()
@@ -208,7 +208,7 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
         for group in _groups(draws, script.row_means):
             codes = list(dict.fromkeys(source.code(draw.node) for draw in group))
             lengths = " == ".join(dict.fromkeys(_total(draw) for draw in group))
-            check = f'assert {lengths} >= {d}.get_world_size(), "tensors need equally many rows, at least one for each rank"\n'
+            check = f'assert {lengths} >= {d}.get_world_size(), "tensors need equally many rows, at least one a rank"\n'
             if not even.isdisjoint(draw.node for draw in group):
                 shares = f"{_total(group[0])} % {d}.get_world_size() == 0"
                 shares = f"{lengths} and {shares}" if " == " in lengths else shares
