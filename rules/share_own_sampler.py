@@ -185,7 +185,7 @@ EXAMPLES = [
 
 
         class RankBatches(torch.utils.data.Sampler):
-            """This rank's share of each batch that `sampler` draws, identically on all ranks; the first index may repeat."""
+            """This rank's share of each batch that `sampler` draws, alike on all ranks; the first index may repeat."""
 
             def __init__(self, sampler):
                 self.sampler = sampler
@@ -282,7 +282,7 @@ class EvenRankShare(torch.utils.data.Sampler):
 
 BATCHES = '''\
 class RankBatches(torch.utils.data.Sampler):
-    """This rank's share of each batch that `sampler` draws, identically on all ranks; the first index may repeat."""
+    """This rank's share of each batch that `sampler` draws, alike on all ranks; the first index may repeat."""
 
     def __init__(self, sampler):
         self.sampler = sampler
