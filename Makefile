@@ -3,6 +3,7 @@
 # make rule CODE=AD3xx NAME=what_it_does   a new rule to fill in
 # make fixtures  run every fixture at all its world sizes
 # make faults  does verify find wrong conversions?   make alarms   does it accept right ones? (hours, resumable)
+# make endings  do converted scripts end with 0, 1,000 times on 2 ranks?
 # make overhead  what its probes cost              make combinations  convert and verify scripts put together at random
 # make bench  speed against other tools             make robustness   convert every Python file there is
 
@@ -12,7 +13,7 @@ TORCH ?= torch==2.13.0
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/installed
 
-.PHONY: test demo docs goldens fixtures rule bench faults alarms overhead combinations robustness clean
+.PHONY: test demo docs goldens fixtures rule bench faults alarms endings overhead combinations robustness clean
 .DEFAULT_GOAL := test
 
 test: $(INSTALLED)
@@ -64,6 +65,9 @@ faults: $(INSTALLED)
 
 alarms: $(INSTALLED)
 	@$(BIN)/python -m benchmarks.verify_false_alarms --jobs 2 --results benchmarks/alarms.csv
+
+endings: $(INSTALLED)
+	@$(BIN)/python -m benchmarks.endings
 
 overhead: $(INSTALLED)
 	@$(BIN)/python -m benchmarks.verify_overhead
