@@ -10,6 +10,8 @@ from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
+from autodist import operations
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -43,6 +45,7 @@ class Catalog:
         without_batch_norm: Mapping[str, Sequence[str]] | None = None,
         with_batch_norm: Mapping[str, Sequence[str]] | None = None,
         losses: Mapping[str, Sequence[str]] | None = None,
+        own_operations: Mapping[str, object] | None = None,
     ) -> None:
         self.equivalents: Mapping[str, str] = equivalents or {}
         """What plain PyTorch says instead of a name of another distribution library."""
@@ -51,6 +54,7 @@ class Catalog:
         self._without_batch_norm = without_batch_norm or {}
         self._with_batch_norm = with_batch_norm or {}
         self._losses = losses or {}
+        self._apart = frozenset(own_operations or ()) & operations.load(own_operations).keeping_samples
         self._roles: dict[str, frozenset[str]] = {}
         for table in tables:
             for role, names in table.items():
@@ -90,6 +94,10 @@ class Catalog:
         made = name.removesuffix(".from_pretrained").removesuffix(".from_config")
         kinds = ((kind, pattern) for kind, patterns in self._losses.items() for pattern in patterns)
         return next((kind for kind, pattern in kinds if fnmatchcase(made, pattern)), "")
+
+    def keeps_samples(self, name: str) -> bool:
+        """Whether the user says of an operation that it computes each sample apart."""
+        return name in self._apart
 
     def parameters(self, name: str, first: object = None) -> int | None:
         """The number of parameters of such a model, where it is a fact."""
@@ -140,7 +148,9 @@ def _shipped() -> tuple[Mapping[str, Any], ...]:
     return tuple(tomllib.loads(e.read_text(encoding="utf-8")) for e in entries)
 
 
-def load(extra: Mapping[str, Sequence[str]] | None = None) -> Catalog:
+def load(
+    extra: Mapping[str, Sequence[str]] | None = None, own_operations: Mapping[str, object] | None = None
+) -> Catalog:
     """The shipped facts, with the user's own added."""
     equivalents = {name: code for table in _shipped() for name, code in table.get("equivalents", {}).items()}
     blocks = {name: units for table in _shipped() for name, units in table.get("blocks", {}).items()}
@@ -149,4 +159,4 @@ def load(extra: Mapping[str, Sequence[str]] | None = None) -> Catalog:
     found = {name: those for table in _shipped() for name, those in table.get("with_batch_norm", {}).items()}
     losses = {kind: names for table in _shipped() for kind, names in table.get("losses", {}).items()}
     roles = [*(table.get("roles", {}) for table in _shipped()), extra or {}]
-    return Catalog(roles, equivalents, blocks, counts, plain, found, losses)
+    return Catalog(roles, equivalents, blocks, counts, plain, found, losses, own_operations)

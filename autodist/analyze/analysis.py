@@ -43,7 +43,7 @@ from autodist.values import Object
 
 def analyze(project: Project, config: Config) -> TrainingScript:
     """The semantic model of a project."""
-    facts = catalog.load(config.catalog)
+    facts = catalog.load(config.catalog, config.operations)
     try:
         return _analyzed(project, config, facts, Runs(project, facts))
     except Unfinished as end:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from autodist.operations import load
+
 ELEMENTWISE = frozenset(
     "relu relu_ relu6 leaky_relu elu selu celu gelu silu mish softplus softsign tanh sigmoid logsigmoid hardtanh "
     "hardsigmoid tanhshrink acos asin atan acosh asinh atanh sinh cosh erf erfc exp expm1 log log1p log2 log10 sqrt "
@@ -51,15 +53,7 @@ RECURRENT = frozenset("RNN LSTM GRU".split())
 STACKS = frozenset(
     "Transformer TransformerEncoder TransformerDecoder TransformerEncoderLayer TransformerDecoderLayer".split()
 )
-BATCH_FIRST = {
-    "RNN": 5,
-    "LSTM": 4,
-    "GRU": 4,
-    "MultiheadAttention": 8,
-    "Transformer": 10,
-    "TransformerEncoderLayer": 6,
-    "TransformerDecoderLayer": 6,
-}
+BATCH_FIRST = {each.short: each.parameters["batch_first"] for each in load() if "batch_first" in each.parameters}
 """Where layers take by position which axis the samples lie along."""
 ATTENDING = ("Transformer", "MultiheadAttention")
 LOSSES = frozenset(

@@ -174,7 +174,7 @@ def test_agrees_with_the_rules_of_dtensor() -> None:
 
 @pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
 def test_ignored_targets_are_not_weighed_by_dtensor(name: str) -> None:
-    """DTensor takes the plain mean, of equally many rows each. Ours is right: it is weighted by the targets that count."""
+    """DTensor takes the plain mean, of equally many rows each. Ours is right: the targets that count weigh it."""
     function, operation = getattr(torch.nn.functional, name), TABLE.find(f"torch.nn.functional.{name}")
     assert operation is not None
     torch.manual_seed(0)
