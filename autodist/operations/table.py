@@ -18,6 +18,7 @@ else:
 
 KINDS = ("sum", "mean", "max", "min", "none")
 METHODS = "torch.Tensor"
+LAYERS = "torch.nn"
 OF_TENSORS = frozenset("torch torch.Tensor torch.autograd torch.linalg torch.nn.functional numpy numpy.linalg".split())
 """The modules whose functions and methods compute with tensors: layers and what is Python's own are elsewhere."""
 
@@ -57,6 +58,11 @@ class Table:
 
     def __iter__(self) -> Iterator[Operation]:
         return iter(self._operations.values())
+
+    def layers(self, *classes: str) -> frozenset[str]:
+        """The names of the layers and losses of torch.nn of some classes: `ReLU`."""
+        assert CLASSES.keys() >= {*classes}, classes
+        return frozenset(each.short for each in self if each.cls in classes and each.module == LAYERS)
 
     @cached_property
     def keeping_samples(self) -> frozenset[str]:

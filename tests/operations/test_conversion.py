@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import converted, differences
 
+from autodist.operations import CLASSES
 from autodist.tensors import operations
 from autodist.verify.launch import Zygote
 
@@ -78,7 +79,42 @@ def test_what_relates_the_samples_has_those_of_all_ranks(tmp_path: Path, loss: s
     assert "RowsOfAllRanks.apply" in after
 
 
+WHOLE = """\
+import torch
+
+torch.manual_seed(0)
+x, y = torch.randn(64, 8), torch.randn(64, 1)
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.{layer}, torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(4):
+    optimizer.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+"""
+"""Steps on all of the data, of which a rank takes its rows where every layer keeps them apart."""
+
+
+@pytest.mark.parametrize(
+    "layer", ["Hardshrink()", "Softshrink()", "Softplus()", "Dropout1d(0.0)", "LocalResponseNorm(2)"]
+)
+def test_layers_that_keep_rows_apart(tmp_path: Path, layer: str) -> None:
+    after, _ = converted(tmp_path, WHOLE.format(layer=layer))
+    assert "model(x[rows])" in after
+
+
+def test_rows_through_a_layer_of_the_table(tmp_path: Path, zygote: Zygote | None) -> None:
+    assert differences(tmp_path, zygote, WHOLE.format(layer="Softshrink()")) is None
+
+
+@pytest.mark.parametrize("layer", ["Softmax(dim=0)", "BatchNorm1d(8)", "Unknown()"])
+def test_layers_that_mix_rows(tmp_path: Path, layer: str) -> None:
+    after, _ = converted(tmp_path, WHOLE.format(layer=layer))
+    assert "model(x[rows])" not in after or "SyncBatchNorm" in after
+
+
 def test_no_name_is_in_the_table_and_in_a_list() -> None:
     """What the analysis cannot ask of the table stays a list, and is as short as can be."""
-    assert operations.TABLE.named(*operations.CLASSES) >= operations.UNANSWERED
+    assert operations.TABLE.named(*CLASSES) >= operations.UNANSWERED
     assert operations.FOLLOWED.isdisjoint(operations.UNANSWERED - {"kthvalue", "mode"})
