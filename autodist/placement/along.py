@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from autodist.placement.by_number import NONLINEAR, aligned, partials
 from autodist.placement.call import Call
-from autodist.placement.lattice import Partial, Placement, Replicate, Shard, is_linear, join, told
+from autodist.placement.lattice import Partial, Placement, Replicate, Shard, is_linear, join, multiple, told
 
 OF_ALL = "it works along the axis of the samples, of which each rank has its own"
 BY_PLACE = "it takes samples by their places, and each rank counts its own"
@@ -34,8 +32,8 @@ def reduction(call: Call) -> Placement:
 def _reduced_part(call: Call, kind: str) -> Placement:
     part = partials(call)[0]
     if is_linear(part) and kind in ("sum", "mean"):
-        return replace(part, weight=part.weight if part.reduce == "mean" else "")
-    if part.reduce == kind:
+        return multiple(part)
+    if part.reduce == kind and len(call.operands) == 1:
         return part
     return call.apart(f"it is taken of {told(part)}: {NONLINEAR}")
 

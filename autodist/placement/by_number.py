@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autodist.placement.call import Call
-from autodist.placement.lattice import Partial, Placement, Replicate, Shard, is_linear, join, told
+from autodist.placement.lattice import Partial, Placement, Replicate, Shard, is_linear, join, multiple, told
 
 PAIRED = "operands are sharded along different axes: each rank's samples meet its own others, not those of all ranks"
 WHOLE = "a replicated operand has all samples where another has a rank's"
@@ -43,7 +43,7 @@ def linear(call: Call) -> Placement:
     """A linear function of one number."""
     found = call.first.placement
     if isinstance(found, Partial):
-        return replace(found, weight=found.weight if found.reduce == "mean" else "") if is_linear(found) else _not(call)
+        return multiple(found) if is_linear(found) else _not(call)
     return found
 
 
@@ -82,11 +82,7 @@ def multiply(call: Call) -> Placement:
     if any(each.shard is not None for each in call.operands):
         return call.apart(MIXED)
     if len(found) == 1:
-        return (
-            Partial(found[0].reduce, found[0].weight * (found[0].reduce == "mean"))
-            if is_linear(found[0])
-            else _not(call)
-        )
+        return multiple(found[0]) if is_linear(found[0]) else _not(call)
     mean, weight = sorted(found, key=lambda each: each.reduce)[:2]
     if (mean.reduce, weight.reduce) == ("mean", "sum") and mean.weight and mean.weight == weight.weight:
         return Partial("sum")

@@ -44,7 +44,7 @@ class Call:
     training: bool = True
     batch_first: bool = False
     leaves_out: bool = False
-    """Whether a loss leaves out or weighs targets: `ignore_index=0`."""
+    """Whether a loss leaves out or weighs targets: `ignore_index=0`, or weights of classes, which are no operand."""
     parameters: Mapping[str, object] = field(default_factory=dict)
     """What the table says of the operation."""
 

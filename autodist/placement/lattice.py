@@ -50,6 +50,11 @@ def is_linear(placement: Placement) -> bool:
     return isinstance(placement, Partial) and placement.reduce in ("sum", "mean")
 
 
+def multiple(partial: Partial) -> Partial:
+    """A multiple of a sum or mean: of a sum that was a number of samples, no longer one."""
+    return partial if partial.reduce == "mean" else replace(partial, weight="")
+
+
 def times(placement: Placement, exponent: int) -> Placement:
     """A placement whose values are multiplied with N**exponent."""
     return placement if isinstance(placement, PerRank) else replace(placement, exponent=placement.exponent + exponent)
@@ -68,7 +73,7 @@ def join(one: Placement, other: Placement) -> Placement:
     if isinstance(one, Partial) and isinstance(other, Partial) and replace(one, weight="") == replace(other, weight=""):
         if one.reduce == "sum":
             return replace(one, weight="")  # a sum all the same, of one number or another
-    return PerRank("join", f"it is {told(one)} on one way and {told(other)} on another")
+    return PerRank("join", f"one is {told(one)}, another {told(other)}")
 
 
 def told(placement: Placement) -> str:

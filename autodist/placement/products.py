@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from autodist.placement.by_number import NONLINEAR, add, partials
 from autodist.placement.call import Call, Operand
-from autodist.placement.lattice import Partial, PerRank, Placement, Replicate, Shard, is_linear
+from autodist.placement.lattice import Partial, PerRank, Placement, Replicate, Shard, is_linear, multiple
 
 PAIRED = "it combines each rank's samples with each other, and with none of the other ranks'"
 WHOLE = "a replicated operand has all samples where another has a rank's"
@@ -61,7 +61,7 @@ def _multiplied(call: Call, terms: list[tuple[str, Operand]], left: str, linear:
     sharded = {letters[each.shard] for letters, each in terms if each.shard is not None}
     if found:
         one = len(found) == 1 and not sharded and linear and is_linear(found[0])
-        return Partial(found[0].reduce, found[0].weight * (found[0].reduce == "mean")) if one else call.apart(NONLINEAR)
+        return multiple(found[0]) if one else call.apart(NONLINEAR)
     if not sharded:
         return Replicate()
     if len(sharded) > 1:

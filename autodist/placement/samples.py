@@ -81,5 +81,7 @@ def _reduced(call: Call, each: Shard) -> Placement:
         return each
     if call.reduction == "sum":
         return Partial("sum")
+    if call.reduction == "batchmean" and each.axis:
+        return Partial("sum")  # which is divided by the size of the first axis
     rows = call.first.rows
     return Partial("mean", f"those of {rows} that count" if call.leaves_out else rows)

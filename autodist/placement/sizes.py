@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from autodist.placement.along import OF_ALL
 from autodist.placement.by_number import NONLINEAR, partials
 from autodist.placement.call import Call
 from autodist.placement.lattice import Partial, Placement, Replicate, Shard, join
 
+NO_NUMBER = "it has a size that differs over the ranks, and is no number of their samples"
 AGAIN = "it begins again on each rank, with a number for each of the rank's own samples"
 
 
@@ -30,15 +30,18 @@ def fact(call: Call) -> Placement:
 
 def fill(call: Call) -> Placement:
     """A tensor of the sizes that it is given: of those of a rank's samples, a shard."""
-    sized = [at for at, each in enumerate(call.operands) if _counts(each.placement)]
+    sized = [at for at, each in enumerate(call.operands) if each.placement != Replicate()]
     if not sized:
         return Replicate()
-    return Shard(sized[0]) if len(sized) == 1 else call.apart(OF_ALL)
+    one = len(sized) == 1 and _counts(call.operands[sized[0]].placement)
+    return Shard(sized[0]) if one else call.apart(NO_NUMBER)
 
 
 def _counts(placement: Placement) -> bool:
-    """Whether it is a number of each rank's own samples."""
-    return isinstance(placement, Partial) or isinstance(placement, Replicate) and placement.exponent == -1
+    """Whether it is the number of each rank's own samples: that of equal shares is the N-th part of the whole."""
+    if isinstance(placement, Partial):
+        return placement.reduce == "sum" and bool(placement.weight)
+    return placement == Replicate(-1)
 
 
 def fill_like(call: Call) -> Placement:

@@ -72,8 +72,16 @@ def transfer(operation: Operation, call: Call) -> Placement:
     """The placement of a result."""
     call = replace(call, operation=operation.name, parameters=operation.parameters)
     mixed = next((each.placement for each in call.operands if isinstance(each.placement, PerRank)), None)
-    if mixed is not None and operation.cls not in ("fact", "fill_like"):
+    if mixed is not None and operation.cls != "fact":
         return mixed
+    result = _result(operation, call)
+    if isinstance(result, PerRank) and result.operation == "join":
+        return call.apart(result.reason)
+    return result
+
+
+def _result(operation: Operation, call: Call) -> Placement:
+    """The same of operands that lie in simple ways: without what scales with the number of ranks, which is added."""
     function = FUNCTIONS[operation.cls]
     if operation.cls in SIZES:
         return function(call)

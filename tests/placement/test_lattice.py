@@ -64,6 +64,7 @@ def test_the_first_reason_is_kept_and_passed_on() -> None:
     call = Call("", (Operand(lost, (4,)), Operand(Replicate())))
     assert transfer(Operation("operator.add", "add"), call) == lost
     assert transfer(Operation("torch.Tensor.dim", "fact"), call) == Replicate()
+    assert transfer(Operation("torch.zeros_like", "fill_like"), call) == lost
     assert "torch.sort: it works along" in told(join(Shard(0), lost))
     assert [told(each) for each in LATTICE[::4]] == ["replicated", "each rank's sum", "each rank's max"]
     assert "sharded along axis 0" in told(Shard(0))

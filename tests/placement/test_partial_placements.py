@@ -49,7 +49,7 @@ def judged(name: str, placements: tuple[Placement, ...], function: Callable[...,
     torch.manual_seed(0)
     operation = TABLE.find(name)
     assert operation is not None
-    run = function or resolved(operation.name)
+    run = function or RUN.get(name) or resolved(operation.name)
     pairs = [values(each) for each in placements]
     operands = [
         Operand(placement, (None,) if isinstance(placement, Shard) else tuple(whole.shape))
@@ -127,6 +127,8 @@ def test_stays_reducible(name: str, placements: tuple[Placement, ...], expected:
     ("name", "placements", "reason"),
     [
         ("operator.add", (Partial("sum"), Replicate()), "counted N times"),
+        ("torch.equal", (Partial("min"), Replicate()), "not linear"),
+        ("torch.stack", (Partial("sum"), Replicate()), "one is each rank's sum, another replicated"),
         ("operator.add", (Shard(0), Partial("mean", "rows")), "samples meet a number that is each rank's own"),
         ("operator.mul", (Shard(0), Partial("mean", "rows")), "samples meet a number that is each rank's own"),
         ("operator.mul", (Partial("sum"), Partial("sum")), "two numbers that are each rank's own"),
@@ -141,7 +143,31 @@ def test_says_what_mixed_the_ranks(name: str, placements: tuple[Placement, ...],
     assert isinstance(found, PerRank) and found.operation == name and reason in found.reason
 
 
-RUN: dict[str, Callable[..., Any]] = {"torch.std": torch.as_tensor, "torch.einsum": torch.mul}
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((Replicate(), Replicate()), Replicate()),
+        ((Partial("sum", "rows"), Replicate()), Shard(0)),
+        ((Replicate(), Replicate(-1)), Shard(1)),
+        ((Partial("sum"),), None),
+        ((Partial("max"),), None),
+        ((Partial("sum", "rows"), Partial("sum", "rows")), None),
+    ],
+)
+def test_tensors_of_as_many_as_a_rank_has(sizes: tuple[Placement, ...], expected: Placement | None) -> None:
+    zeros = TABLE.find("torch.zeros")
+    assert zeros is not None
+    found = transfer(zeros, Call("", tuple(map(Operand, sizes))))
+    assert (
+        found == expected if expected else isinstance(found, PerRank) and "no number of their samples" in found.reason
+    )
+
+
+RUN: dict[str, Callable[..., Any]] = {
+    "torch.std": torch.as_tensor,
+    "torch.einsum": torch.mul,
+    "torch.stack": lambda *x: torch.stack(x),
+}
 LOCAL_SIZE = Replicate(-1)
 """A batch size per rank: a third of the global one, on three ranks."""
 
@@ -164,7 +190,7 @@ LOCAL_SIZE = Replicate(-1)
 def test_scales_with_the_number_of_ranks(
     name: str, placements: tuple[Placement, ...], expected: Placement | None
 ) -> None:
-    found = judged(name, placements, RUN.get(name))
+    found = judged(name, placements)
     assert found == expected if expected is not None else isinstance(found, PerRank) and "scales" in found.reason
 
 

@@ -228,7 +228,7 @@ def _loss(operation: Operation) -> Iterator[Trial]:
     }
     count = 3 if operation.short.lower().startswith(("gaussian", "margin")) else 2
     kinds = targets.get(operation.short, ("",) * count)
-    for reduction in ("mean", "sum", "none"):
+    for reduction in ("mean", "sum", "none", *["batchmean"] * operation.short.startswith(("kl_", "KL"))):
         told = {"reduction": reduction}
         if operation.short[0].isupper():
             yield Trial(operation, function(reduction=reduction), ((SIZE, SIZE),) * count, told, kinds)
