@@ -282,7 +282,7 @@ EXAMPLES: dict[str, Made] = {
         several(
             *[
                 sized((NINE * 3,), lambda f, x, s=sizes: f(x, s), sizes=sizes)
-                for sizes in ((-1, 9), (9, -1), (-1,), (9, 9, -1), (-1, 9, 3, 3), (9, -1, 9))
+                for sizes in ((-1, 9), (9, -1), (-1,), (9, 9, -1), (-1, 9, 3, 3), (9, -1, 9), (9, 81))
             ]
         ),
     ),

@@ -26,7 +26,12 @@ PROPAGATOR: Any = DTensor._op_dispatcher.sharding_propagator
 MESH = DeviceMesh("cpu", [0, 1], _init_backend=False, _rank=0)
 OF_OTHERS = frozenset("random random_like fill fill_like arange fact container length".split())
 """Of numbers that DTensor has no rule about: draws, and what is of Python."""
+SIZED = (
+    "`batchmean`: theirs divides by the size of the whole batch, ours by that of a rank's share, as torch does there"
+)
 DISAGREEMENTS = {
+    "torch.nn.functional.kl_div": SIZED,
+    "torch.nn.KLDivLoss": SIZED,
     "torch.any": "theirs is a sum of booleans, ours the largest of them, which is a boolean",
     "torch.Tensor.expand_as": "theirs gives each rank the sizes of the whole, ours those of its own share",
     "torch.from_numpy": "theirs loses a tensor that leaves torch for numpy",

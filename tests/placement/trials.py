@@ -188,7 +188,7 @@ def _with_axis(operation: Operation, count: int = 1, listed: bool = False) -> It
     shape = (SIZE,) if python else (SIZE, SIZE, SIZE)
     shapes: tuple[tuple[int, ...], ...] = (shape,) * count
     if operation.short == "index_select":
-        shapes = (shape, (3,))
+        shapes = (shape, (SIZE,))
     for axis in (0, 1, -1) if position is not None and not python else ():
         yield Trial(operation, run(axis), shapes, {"axis": axis}, kinds)
     try:
@@ -201,7 +201,16 @@ def _with_axis(operation: Operation, count: int = 1, listed: bool = False) -> It
 def _product(operation: Operation) -> Iterator[Trial]:
     function, equation = callable_of(operation), str(operation.parameters["equation"])
     if equation == "einsum":
-        for written in ("bi,bj->bij", "bi,bj->ij", "bi,oi->bo", "bij,bjk->bik", "bi,bi->", "bi->ib", "bi,cj->bcij"):
+        for written in (
+            "bi,bj->bij",
+            "bi,bj->ij",
+            "bi,oi->bo",
+            "bij,bjk->bik",
+            "bi,bi->",
+            "bi,ij",
+            "bi->ib",
+            "bi,cj->bcij",
+        ):
             shapes = tuple((SIZE,) * len(each) for each in written.split("->")[0].split(","))
             yield Trial(operation, lambda *x, w=written: function(w, *x), shapes, {"equation": written})
         return
