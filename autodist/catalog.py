@@ -10,6 +10,8 @@ from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
+from autodist import operations
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -47,6 +49,7 @@ class Catalog:
         with_batch_norm: Mapping[str, Sequence[str]] | None = None,
         losses: Mapping[str, Sequence[str]] | None = None,
         draws: Mapping[str, Sequence[str]] | None = None,
+        own_operations: Mapping[str, object] | None = None,
     ) -> None:
         self.equivalents: Mapping[str, str] = equivalents or {}
         """What plain PyTorch says instead of a name of another distribution library."""
@@ -56,6 +59,7 @@ class Catalog:
         self._with_batch_norm = with_batch_norm or {}
         self._losses = losses or {}
         self._draws = draws or {}
+        self._apart = frozenset(own_operations or ()) & operations.load(own_operations).keeping_samples
         self._roles: dict[str, frozenset[str]] = {}
         for table in tables:
             for role, names in table.items():
@@ -108,6 +112,10 @@ class Catalog:
         root = name.partition(".")[0]
         return NOTHING if root in sys.stdlib_module_names or root == "builtins" else ANY_GENERATOR
 
+    def keeps_samples(self, name: str) -> bool:
+        """Whether the user says of an operation that it computes each sample apart."""
+        return name in self._apart
+
     def parameters(self, name: str, first: object = None) -> int | None:
         """The number of parameters of such a model, where it is a fact."""
         found = self._parameters.get(name)
@@ -157,7 +165,9 @@ def _shipped() -> tuple[Mapping[str, Any], ...]:
     return tuple(tomllib.loads(e.read_text(encoding="utf-8")) for e in entries)
 
 
-def load(extra: Mapping[str, Sequence[str]] | None = None) -> Catalog:
+def load(
+    extra: Mapping[str, Sequence[str]] | None = None, own_operations: Mapping[str, object] | None = None
+) -> Catalog:
     """The shipped facts, with the user's own added."""
     equivalents = {name: code for table in _shipped() for name, code in table.get("equivalents", {}).items()}
     blocks = {name: units for table in _shipped() for name, units in table.get("blocks", {}).items()}
@@ -167,4 +177,4 @@ def load(extra: Mapping[str, Sequence[str]] | None = None) -> Catalog:
     losses = {kind: names for table in _shipped() for kind, names in table.get("losses", {}).items()}
     draws = {name: drawn for table in _shipped() for name, drawn in table.get("draws", {}).items()}
     roles = [*(table.get("roles", {}) for table in _shipped()), extra or {}]
-    return Catalog(roles, equivalents, blocks, counts, plain, found, losses, draws)
+    return Catalog(roles, equivalents, blocks, counts, plain, found, losses, draws, own_operations)

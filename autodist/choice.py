@@ -18,7 +18,7 @@ def choose(project: Project, config: Config) -> tuple[Config, str]:
     """The options with a strategy, and why it was chosen; empty where nothing had to be."""
     if config.strategy is not Strategy.AUTO:
         return config, ""
-    run = Interpreter(project, catalog.load(config.catalog), Plan()).run()
+    run = Interpreter(project, catalog.load(config.catalog, config.operations), Plan()).run()
     models = [model.object for model in trained_models(run)]
     if not models:
         return _replicated(config), ""

@@ -10,6 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from autodist import operations
 from autodist.errors import AutodistError
 
 
@@ -58,13 +59,15 @@ SHARDED = (Strategy.FSDP, Strategy.HSDP)
 
 @dataclass(frozen=True)
 class Config:
-    """What to convert to, and which rules to run. ``catalog`` holds the user's own facts about libraries."""
+    """What to convert to, and which rules to run. ``catalog`` holds the user's own facts about libraries, and
+    ``operations`` the classes of functions of theirs."""
 
     strategy: Strategy = Strategy.DDP
     batch_size: BatchSize = BatchSize.GLOBAL
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     catalog: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    operations: Mapping[str, object] = field(default_factory=dict)
     mixed_precision: MixedPrecision | None = None
     activation_checkpointing: bool = False
     cpu_offload: bool = False
@@ -178,9 +181,26 @@ def _option(path: Path, data: bytes, key: str, value: object) -> Any:
             return value
         case ("catalog", _):
             expected = 'a table of roles, as in download = ["mylib.fetch"]'
+        case ("operations", dict()):
+            return _operations(path, data, value)
+        case ("operations", _):
+            expected = 'a table of classes, as in "mylib.rescale" = "elementwise"'
         case _:
             raise AutodistError(f"[tool.autodist] has no option {key!r}", path, _line(data, key))
     raise AutodistError(f"[tool.autodist] {key} must be {expected}", path, _line(data, key))
+
+
+def _operations(path: Path, data: bytes, lines: Mapping[str, object]) -> Mapping[str, object]:
+    """The user's own lines of the table of operations, each of which must be as the shipped ones are."""
+    for name, line in lines.items():
+        wrong = operations.problem(name, line, {**operations.shipped(), **lines})
+        if wrong is None and "." not in name or isinstance(line, dict) and "class" not in line:
+            wrong = f'a name is dotted and in quotes, as in "mylib.rescale" = "elementwise": {name}'
+        if wrong is not None:
+            raise AutodistError(
+                f"[tool.autodist.operations] {wrong}", path, _line(data, f'"{name}"') or _line(data, name)
+            )
+    return lines
 
 
 def _names(value: object) -> bool:

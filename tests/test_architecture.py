@@ -46,6 +46,8 @@ LAYERS = """
     source
     notebook
     config
+    placement
+    operations
     errors | sniff
 """
 """From the top. ``|`` separates modules that do not know each other, ``&`` two halves of one. A package is one name."""
@@ -141,6 +143,20 @@ FSDP = """
     sharding
 """
 
+PLACEMENT = """
+    transfer
+    samples | layout | products | sizes
+    along
+    by_number
+    call
+    lattice
+"""
+
+OPERATIONS = """
+    table
+    classes
+"""
+
 PROJECT = """
     scripts
     search_path | chosen
@@ -226,6 +242,8 @@ def test_imports_go_down(path: Path) -> None:
         ("losses", LOSSES),
         ("models", MODELS),
         ("randomness", RANDOMNESS),
+        ("operations", OPERATIONS),
+        ("placement", PLACEMENT),
         ("project", PROJECT),
         ("tensors", TENSORS),
     ],

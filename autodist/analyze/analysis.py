@@ -43,7 +43,7 @@ from autodist.values import Object
 
 def analyze(project: Project, config: Config) -> TrainingScript:
     """The semantic model of a project."""
-    facts = catalog.load(config.catalog)
+    facts = catalog.load(config.catalog, config.operations)
     try:
         return _analyzed(project, config, facts, Runs(project, facts))
     except Unfinished as end:
@@ -143,7 +143,7 @@ def _unfollowed(event: Event) -> Concern:
     code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else ""
     message = (
         f"cannot tell whether {code} computes each sample of a batch apart from the others: where it does not, results "
-        "differ from those of one process"
+        "differ from those of one process; where it does, a line in [tool.autodist.operations] says so"
     )
     return Concern("AD602", event.source, event.node, message, Severity.WARNING)
 

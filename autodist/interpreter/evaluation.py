@@ -540,7 +540,10 @@ class Evaluation(Single, Overloads):
     def _note_unfollowed(self, node: ast.Call, value: Value, scope: Scope) -> None:
         """Note what functions of libraries make of what models computed, of which nothing else is known."""
         callee = self._lately(node.func)
-        libraries = {thing.name.rpartition(".")[2] for thing in callee.things if isinstance(thing, External)}
+        called = {thing.name for thing in callee.things if isinstance(thing, External)}
+        if called and all(map(self.catalog.keeps_samples, called)):
+            return
+        libraries = {name.rpartition(".")[2] for name in called}
         names = libraries or {last_name(node.func)}  # `loss_func(out, y)` after `loss_func = F.cross_entropy`
         if all(map(operations.is_followed, names)) or calls.is_entered(node, self._lately):
             return

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from autodist.operations import load
 from autodist.source import Source, indices, last_name
 from autodist.values import Class, Object
 
@@ -44,11 +45,10 @@ LAYERS = {
     for name in "Conv ConvTranspose MaxPool AvgPool AdaptiveAvgPool AdaptiveMaxPool InstanceNorm".split()
 } | {"BatchNorm2d": 4, "BatchNorm3d": 5, "Flatten": 2}
 """How many axes layers give that take nothing else, of a batch."""
-KEEPING = frozenset(
-    "Linear Identity Dropout ReLU ReLU6 LeakyReLU PReLU RReLU ELU SELU CELU GELU SiLU Mish Softplus Softsign Tanh "
-    "Sigmoid LogSigmoid Hardtanh Hardswish Hardsigmoid Softmax LogSoftmax LayerNorm RMSNorm BatchNorm1d GroupNorm "
-    "Upsample".split()
+KEEPING = load().layers("same", "elementwise", "random_like", "scan") | frozenset(
+    "Linear PReLU LayerNorm RMSNorm BatchNorm1d GroupNorm Upsample".split()
 )
+"""Layers that give as many axes as they are given."""
 LOSSES = frozenset(
     "l1_loss mse_loss poisson_nll_loss kl_div huber_loss smooth_l1_loss soft_margin_loss L1Loss MSELoss PoissonNLLLoss "
     "KLDivLoss HuberLoss SmoothL1Loss SoftMarginLoss".split()

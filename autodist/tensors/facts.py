@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from autodist.operations import load
+
+TABLE = load()
 ELEMENTWISE = frozenset(
     "relu relu_ relu6 leaky_relu elu selu celu gelu silu mish softplus softsign tanh sigmoid logsigmoid hardtanh "
     "hardsigmoid tanhshrink acos asin atan acosh asinh atanh sinh cosh erf erfc exp expm1 log log1p log2 log10 sqrt "
@@ -27,21 +30,9 @@ ALONG = frozenset(
     "topk sort argsort cumsum cumprod any all normalize cosine_similarity".split()
 )
 """Work along the axis that they name."""
-LAYERS = frozenset(
-    (
-        "Linear Bilinear Identity Dropout Dropout1d Dropout2d Dropout3d AlphaDropout Embedding Conv1d Conv2d Conv3d "
-        "ConvTranspose1d ConvTranspose2d ConvTranspose3d MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d AvgPool3d "
-        "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d LayerNorm "
-        "GroupNorm InstanceNorm1d InstanceNorm2d RMSNorm BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm ReLU ReLU6 "
-        "LeakyReLU PReLU RReLU ELU SELU CELU GELU SiLU Mish Softplus Softsign Tanh Sigmoid LogSigmoid Hardtanh "
-        "Hardswish Hardsigmoid Threshold Tanhshrink Upsample PixelShuffle ZeroPad2d ConstantPad1d ReflectionPad2d "
-        "RNNCell LSTMCell GRUCell"
-    ).split()
-)
-NUMBER_BY_NUMBER = frozenset(
-    "Identity Dropout AlphaDropout ReLU ReLU6 LeakyReLU RReLU ELU SELU CELU GELU SiLU Mish Softplus Softsign Tanh "
-    "Sigmoid LogSigmoid Hardtanh Hardswish Hardsigmoid Threshold Tanhshrink".split()
-)
+NUMBER_BY_NUMBER = TABLE.layers("same", "elementwise", "random_like")
+LAYERS = NUMBER_BY_NUMBER | TABLE.layers("per_sample", "batch_statistic") - {"EmbeddingBag"}
+"""Layers that give a row for each row; an `EmbeddingBag` may be told where each begins."""
 NORMALISING_LAST = frozenset({"LayerNorm", "RMSNorm"})
 FEATURES = frozenset(
     "Linear Bilinear LayerNorm RMSNorm GroupNorm BatchNorm1d BatchNorm2d RNNCell LSTMCell GRUCell".split()
@@ -51,25 +42,12 @@ RECURRENT = frozenset("RNN LSTM GRU".split())
 STACKS = frozenset(
     "Transformer TransformerEncoder TransformerDecoder TransformerEncoderLayer TransformerDecoderLayer".split()
 )
-BATCH_FIRST = {
-    "RNN": 5,
-    "LSTM": 4,
-    "GRU": 4,
-    "MultiheadAttention": 8,
-    "Transformer": 10,
-    "TransformerEncoderLayer": 6,
-    "TransformerDecoderLayer": 6,
-}
+BATCH_FIRST = {each.short: each.parameters["batch_first"] for each in TABLE if "batch_first" in each.parameters}
 """Where layers take by position which axis the samples lie along."""
 ATTENDING = ("Transformer", "MultiheadAttention")
-LOSSES = frozenset(
-    "l1_loss mse_loss cross_entropy nll_loss poisson_nll_loss gaussian_nll_loss kl_div binary_cross_entropy "
-    "binary_cross_entropy_with_logits margin_ranking_loss hinge_embedding_loss huber_loss smooth_l1_loss "
-    "soft_margin_loss L1Loss MSELoss CrossEntropyLoss NLLLoss NLLLoss2d PoissonNLLLoss GaussianNLLLoss KLDivLoss "
-    "BCELoss BCEWithLogitsLoss MarginRankingLoss HingeEmbeddingLoss HuberLoss SmoothL1Loss SoftMarginLoss".split()
-)
-ALIKE = LOSSES - frozenset("cross_entropy nll_loss CrossEntropyLoss NLLLoss NLLLoss2d".split())
+ALIKE = TABLE.layers("loss") | TABLE.named("loss")
 """Losses over two tensors of one shape: others are broadcast, which pairs rows."""
+LOSSES = ALIKE | frozenset("cross_entropy nll_loss CrossEntropyLoss NLLLoss NLLLoss2d".split())
 PICKING = frozenset("max min topk sort median".split())
 """What gives values and their positions."""
 PRODUCTS = frozenset("matmul mm mv spmm smm".split())

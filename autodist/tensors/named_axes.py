@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import ast
 
-from autodist.tensors.operations import COUNTED, EXTREMES, IN_PLACE, MEANS, RELATING, SUMS, TURNING, axis
+from autodist.tensors.operations import (
+    BEHIND_ANOTHER,
+    COUNTED,
+    EXTREMES,
+    IN_PLACE,
+    MEANS,
+    RELATING,
+    SUMS,
+    TURNING,
+    axis,
+)
 from autodist.values import Value
 
-BEHIND_ANOTHER = frozenset("norm vector_norm topk kthvalue quantile nanquantile normalize diff roll".split())
-"""What takes something else ahead of the axis: an order, how many, how far."""
 SEVERAL = TURNING | {"flip"}
 """What takes any number of axes, one after the other."""
 NAMING = BEHIND_ANOTHER | SEVERAL | RELATING | MEANS | SUMS | EXTREMES | frozenset("squeeze unsqueeze size".split())

@@ -5,48 +5,61 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+from autodist.operations import CLASSES, load
 from autodist.source import last_name
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread, add, combine, divide, multiply
 from autodist.tensors import patterns
 
-RELATING = frozenset(
-    "softmax log_softmax softmin normalize cumsum cumprod logcumsumexp sort argsort msort diff".split()
-)
+TABLE = load()
+RELATING = TABLE.named("scan") | frozenset("sort argsort msort".split())
 """What relates the numbers along an axis to each other."""
-TURNING = frozenset("t T transpose permute swapaxes movedim".split())
+TURNING = TABLE.named("transpose", "permute", "movedim")
 """What exchanges axes."""
 IN_PLACE = {f"{name}_": name for name in ("t", "transpose", "swapaxes", "squeeze", "unsqueeze")}
 """What does so to the tensor itself, and gives it."""
-# Methods and functions after which a value says the same as before, in another form or place.
-KEEPING = frozenset(
-    "item cpu cuda to detach detach_ float double half long int bool numpy tolist clone data type requires_grad_ "
-    "contiguous type_as byte bfloat16 mul mul_ div div_ neg squeeze float32 asarray array as_tensor tensor from_numpy "
-    "FloatTensor LongTensor asscalar astype Variable scale".split()
+KEEPING = TABLE.named("same", "linear") | frozenset(
+    "squeeze long int bool byte mul mul_ div div_ scale detach_ FloatTensor LongTensor asscalar astype".split()
 )
-RESHAPING = frozenset("view reshape unsqueeze flatten ravel".split())
+"""After which a value says the same as before, in another form or place: also rounded, or times a number."""
+RESHAPING = TABLE.named("view", "flatten", "unsqueeze")
 SELECTING = frozenset("diag diagonal triu tril narrow select flip roll".split())
 """What takes some of a tensor's elements by their places, or puts them elsewhere: as many, whatever they are."""
-MEANS = frozenset("mean nanmean average".split())
-SUMS = frozenset("sum nansum count_nonzero".split())
+MEANS = TABLE.named("reduction", kind="mean")
+SUMS = TABLE.named("reduction", kind="sum")
 TALLIES = frozenset("bincount histc histogram".split())
 FIXED = frozenset("minlength range min max".split())
 """What makes a tally as long on one rank as on the others."""
-COUNTS = frozenset("numel nelement __len__".split())
-EXTREMES = frozenset(
-    "max min amax amin argmax argmin topk kthvalue sort argsort any all norm vector_norm std var prod median mode "
-    "logsumexp".split()
-)
-DECIDING = frozenset("equal allclose array_equal array_equiv".split())
-"""What says of all elements together whether they are those of another tensor."""
+COUNTS = TABLE.named("length") - {"size"}
 COUNTED = frozenset("topk kthvalue".split())
 """What is told how many first, and then the axis, which is the last one if it is not told."""
-ELEMENTWISE = frozenset(
-    "abs neg pow square sqrt rsqrt exp log log1p sign relu clamp clip clamp_min clamp_max sigmoid tanh isnan isinf "
-    "isfinite gt lt ge le eq ne clone detach float double half bfloat16 to cpu cuda mul div add sub where "
-    "logical_and logical_or logical_not absolute relu gelu silu softplus erf sin cos round floor ceil trunc reciprocal "
-    "maximum minimum lerp addcmul addcdiv fmod remainder nan_to_num".split()
+MATRICES = TABLE.named("decomposition") | frozenset(
+    "cholesky det inv inverse matrix_norm pinv pinverse slogdet".split()
 )
-"""What computes each element of a tensor from that element of others."""
+"""What is computed of one matrix."""
+GATHERING = TABLE.named("decomposition") | frozenset(
+    "unique unique_consecutive quantile nanquantile corrcoef cov kthvalue cummax cummin searchsorted mode".split()
+)
+"""What relates the samples that it is given, be they labels: of several classes, and answered by gathering them."""
+EXTREMES = (
+    TABLE.named("reduction", kind="max")
+    | TABLE.named("reduction", kind="min")
+    | TABLE.named("reduction", kind="none")
+    | frozenset("topk sort argsort".split())
+) - frozenset("quantile nanquantile std_mean var_mean".split())
+"""What is computed of all elements along an axis, and is no sum; quantiles are gathered, see above."""
+BEHIND_ANOTHER = TABLE.named("reduction", "scan", "sort", axis=2)
+"""What takes something else ahead of the axis: an order, how many, how far."""
+DECIDING = TABLE.named("comparison", kind="min")
+"""What says of all elements together whether they are those of another tensor."""
+TENSORS = frozenset("to cpu cuda clone detach float double half bfloat16".split())
+"""What gives the same elements as a tensor, and not as numbers."""
+CASTS = frozenset("int bool long byte short int32 int64 complex".split())
+ELEMENTWISE = (
+    (TABLE.named("elementwise", "linear", "add", "multiply", "divide") | TENSORS)
+    - CASTS
+    - frozenset("equal expand_as view_as_real view_as_complex deg2rad resolve_conj".split())
+)
+"""What computes each element of a tensor from that element of others, and as many; `torch.equal` decides."""
 TAKING_APART = frozenset(
     "item tolist numpy histc histogram quantile view reshape flatten ravel t transpose permute mm matmul dot mv bmm "
     "cat stack hstack vstack outer einsum det svd svdvals qr inverse pinverse matrix_norm linear cosine_similarity "
@@ -88,57 +101,32 @@ SHAPES = {
     "numpy.random.choice": 1,
     "random.sample": 1,
 }
+UNANSWERED = (
+    MATRICES
+    | GATHERING
+    | frozenset(
+        "argwhere cartesian_prod combinations diag expand_dims flatnonzero fliplr logspace nonzero outer randperm "
+        "row_stack std_mean take take_along_axis tensor_split trace var_mean".split()
+    )
+)
+"""What the table knows and this module has no answer to: which samples of a batch meet, or where they then lie."""
 FOLLOWED = (
-    RELATING
-    | TURNING
+    (TABLE.named(*CLASSES) - UNANSWERED)
+    | {each.short for each in TABLE if each.module in ("builtins", "torch.fft")}
+    | frozenset("kthvalue mode".split())
     | IN_PLACE.keys()
-    | KEEPING
-    | RESHAPING
-    | MEANS
-    | SUMS
-    | TALLIES
-    | COUNTS
-    | EXTREMES
-    | ELEMENTWISE
-    | ARITHMETIC.keys()
-) | frozenset(
-    "dot vdot einsum size dim ndimension shape len min max abs sum float int bool str repr print format round "
-    "pow list tuple zip enumerate range isinstance hasattr getattr set sorted map filter reversed dict norm "
-    "vector_norm split chunk unbind cat concat concatenate stack vstack hstack column_stack gather scatter "
-    "scatter_ scatter_add_ scatter_add index_select take_along_dim masked_select masked_fill masked_fill_ "
-    "one_hot expand expand_as repeat repeat_interleave tile broadcast_to flip flipud roll narrow select view_as "
-    "reshape_as squeeze unsqueeze_ unflatten swapaxes resize_ resize new_zeros new_ones new_full new_empty "
-    "new_tensor zeros_like ones_like full_like empty_like rand_like randn_like randint_like zeros ones full "
-    "empty rand randn randint arange eye linspace dropout pad interpolate upsample conv1d conv2d conv3d "
-    "conv_transpose2d avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d adaptive_avg_pool2d "
-    "adaptive_max_pool2d unfold fold grid_sample affine_grid linear bilinear embedding layer_norm group_norm "
-    "instance_norm batch_norm pixel_shuffle leaky_relu elu selu hardtanh softsign logsigmoid tanhshrink "
-    "softshrink gumbel_softmax log_sigmoid sigmoid_ relu_ tanh_ relu6 hardswish mish expm1 log2 log10 exp2 sinh "
-    "cosh tan asin acos atan atan2 acosh asinh atanh erfc erfinv lgamma digamma sgn signbit square_ xlogy "
-    "logaddexp hypot heaviside bernoulli multinomial normal normal_ uniform_ random_ exponential_ bernoulli_ "
-    "fill_ zero_ copy_ clamp_ clamp_min_ clamp_max_ add sub rsub sub_ add_ true_divide floor_divide divide "
-    "multiply subtract pow_ sqrt_ exp_ abs_ neg_ masked_scatter bmm baddbmm mm matmul mv addmm cdist "
-    "pairwise_distance cosine_similarity cross triu tril diagonal rot90 rearrange reduce pack unpack "
-    "retain_grad register_hook backward grad fft rfft irfft ifft fft2 ifft2 rfft2 irfft2 stft istft real imag "
-    "angle conj view_as_real view_as_complex complex polar quantize fake_quantize checkpoint get append extend "
-    "items values keys astype copy numpy_ where_ cpu_ nan_to_num_ isclose allclose equal any all argmax argmin "
-    "logical_xor bitwise_and bitwise_or bitwise_not sequence_mask pad_sequence pack_padded_sequence "
-    "pad_packed_sequence rnn lstm gru log_softmax softmax2d threshold l1_loss mse_loss cross_entropy nll_loss "
-    "poisson_nll_loss gaussian_nll_loss kl_div binary_cross_entropy binary_cross_entropy_with_logits "
-    "margin_ranking_loss hinge_embedding_loss huber_loss smooth_l1_loss soft_margin_loss multi_margin_loss "
-    "multilabel_margin_loss multilabel_soft_margin_loss triplet_margin_loss triplet_margin_with_distance_loss "
-    "to_tuple cosine_embedding_loss ctc_loss scaled_dot_product_attention item_ sample rsample log_prob entropy Normal "
-    "Categorical Bernoulli kl_divergence Independent Variable FloatTensor apply pin_memory".split()
+    | frozenset(
+        "Bernoulli Categorical FloatTensor Independent LongTensor Normal append apply asscalar astype checkpoint "
+        "entropy extend fake_quantize filter get getattr grad gru item_ items keys kl_divergence log_prob "
+        "log_sigmoid lstm map masked_scatter new_tensor numpy_ pack pack_padded_sequence pad_packed_sequence "
+        "pad_sequence quantize rearrange reduce resize resize_ rnn rsample sample scale scatter_ scatter_add_ "
+        "sequence_mask shape softmax2d to_tuple unpack values".split()
+    )
 )
 """What is known of how it treats the samples of a batch: nothing is said of other functions of torch."""
-GATHERING = frozenset(
-    "unique unique_consecutive quantile nanquantile corrcoef cov svd svdvals qr eigh eigvalsh pca_lowrank kthvalue "
-    "cummax cummin searchsorted mode".split()
-)
-"""What relates the samples that it is given, be they labels."""
 CENTRING = frozenset("cov corrcoef".split())
 """What is computed of all rows and columns of the one matrix that it takes."""
-DECOMPOSING = frozenset("svd svdvals qr eigh eigvalsh pca_lowrank".split())
+DECOMPOSING = TABLE.named("decomposition")
 # What finds some of the samples: how many, and which, says nothing in the order of the others.
 FINDING = frozenset("nonzero argwhere unique flatnonzero".split())
 PRODUCTS = frozenset("mm matmul cdist addmm addmm_ cosine_similarity pairwise_distance".split())
@@ -277,7 +265,7 @@ def reduced(name: str, call: ast.Call, position: int, spread: Spread) -> Spread:
 def relates_rows(name: str, call: ast.Call, position: int, spread: Spread) -> bool:
     """Whether each sample's numbers come to depend on the other samples of the batch: `x.softmax(0)`."""
     along = {ROWS: 0, COLUMNS: 1}.get(spread)
-    return name in RELATING and along is not None and axis(call, position + (name in ("normalize", "diff"))) is along
+    return name in RELATING and along is not None and axis(call, position + (name in BEHIND_ANOTHER)) is along
 
 
 def moves_along(name: str) -> bool:
@@ -296,7 +284,7 @@ def _counted_from_first(name: str, call: ast.Call, position: int, axes: int | No
     """A call that names axes from the first one on, of a tensor that has ``axes``: `x.sum(1)` for `x.sum(-1)`."""
     if axes is None or axes < 2 or not (reduces_axis(name) or name in RELATING | COUNTED):
         return call
-    position += name in NORMS | COUNTED | {"normalize", "diff"}
+    position += name in BEHIND_ANOTHER
 
     def counted(node: ast.expr) -> ast.expr:
         number = _index(node)

@@ -1,0 +1,72 @@
+"""The classes of operations, with the parameters that a line of the table may give.
+
+``axis`` is the position of the argument that names the axis (of a function: the tensor is argument 0, of a method one
+less), ``default`` the axis of a call that names none; without it such a call is over all axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+AXIS: Mapping[str, type] = {"axis": int, "default": int}
+
+CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
+    # number by number
+    "same": ("gives the same numbers, in another place or form: `x.clone()`", {}),
+    "linear": ("is linear in the number that it is given: `-x`", {}),
+    "elementwise": ("computes each number from those in the same place: `x.exp()`, `x > y`", {}),
+    "add": ("adds or subtracts", {}),
+    "multiply": ("multiplies number by number", {}),
+    "divide": ("divides number by number", {}),
+    # fewer or other numbers along an axis
+    "reduction": ("makes one number of all along an axis; kind: sum, mean, max, min or none", {**AXIS, "kind": str}),
+    "comparison": ("makes one number of two tensors along an axis; kind as in a reduction", {**AXIS, "kind": str}),
+    "scan": ("computes each number from all along an axis: `x.softmax(1)`, `x.cumsum(0)`", AXIS),
+    "sort": ("puts the numbers along an axis into other places: `x.flip(0)`, `x.sort(1)`", AXIS),
+    "index": ("takes some numbers along an axis by their places: `x.narrow(1, 0, 2)`", AXIS),
+    "gather": ("takes or puts numbers along an axis, by places that a tensor of as many axes tells", AXIS),
+    "select": ("takes one entry along an axis, which is gone: `x.select(1, 0)`", AXIS),
+    "repeat_each": ("repeats each entry along an axis behind itself: `x.repeat_interleave(2, 0)`", AXIS),
+    "filter": ("takes the numbers that a mask of the same shape marks", {}),
+    "concatenate": ("lays tensors behind each other along an axis", AXIS),
+    "stack": ("lays tensors behind each other along a new axis", AXIS),
+    # products
+    "contraction": ("sums products; equation as einsum writes it; adds: which operand", {"equation": str, "adds": int}),
+    "pairwise": ("compares as a contraction multiplies, but is not linear", {"equation": str}),
+    # the same numbers under other axes
+    "permute": ("puts all axes in another order", {"axis": int}),
+    "transpose": ("exchanges two axes; first and second: which, if it is not told", {"first": int, "second": int}),
+    "movedim": ("moves an axis to another place", {}),
+    "view": ("gives other sizes to the same numbers in the same order", {}),
+    "view_as": ("gives the sizes of another tensor to the same numbers in the same order", {}),
+    "flatten": ("makes one axis of several", {}),
+    "unflatten": ("makes several axes of one", {}),
+    "squeeze": ("leaves out axes of size one", AXIS),
+    "unsqueeze": ("adds an axis of size one", AXIS),
+    "expand": ("repeats along axes of size one, or new ones, without a copy", {}),
+    "repeat": ("repeats the whole along axes", {}),
+    # samples
+    "per_sample": (
+        "computes each sample apart: the first axis, or all but the last few; mixes: how many; shape: the argument "
+        "that is as long; samples: how many operands hold samples",
+        {"mixes": int, "shape": int, "samples": int},
+    ),
+    "decomposition": ("computes of each matrix, the last two axes, apart what no sum of samples gives: `svd`", {}),
+    "sequence": ("computes each sequence of a batch apart; batch_first: the argument's position", {"batch_first": int}),
+    "batch_statistic": ("normalises by the mean and variance over the batch, while training", {"training": int}),
+    "loss": ("compares two tensors number by number; reduction: the argument's position", {"reduction": int}),
+    "sample_loss": (
+        "has one loss for each sample; batch: the samples' axis in the first operand",
+        {"reduction": int, "batch": int},
+    ),
+    # sizes, draws, containers
+    "length": ("gives the size of an axis, or with `all` the number of all numbers", {**AXIS, "all": bool}),
+    "fact": ("says what data do not change (a type, a number of axes), or gives nothing", {}),
+    "fill": ("makes a tensor of one number, of the sizes that it is given", {}),
+    "fill_like": ("makes a tensor of one number, of the sizes of another", {}),
+    "arange": ("counts up to the number that it is given", {}),
+    "random": ("draws numbers, of the sizes that it is given", {}),
+    "random_like": ("draws a number for each that it is given", {}),
+    "container": ("holds what it is given, or gives it back", {}),
+    "whole": ("computes of all numbers together what nothing joins: `x.unique()`, `x.quantile(0.5)`", {}),
+}

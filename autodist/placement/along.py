@@ -1,0 +1,109 @@
+"""Operations along an axis: fewer numbers, other ones, or in other places."""
+
+from __future__ import annotations
+
+from autodist.placement.by_number import NONLINEAR, aligned, partials
+from autodist.placement.call import Call
+from autodist.placement.lattice import Partial, Placement, Replicate, Shard, is_linear, join, multiple, told
+
+OF_ALL = "it works along the axis of the samples, of which each rank has its own"
+BY_PLACE = "it takes samples by their places, and each rank counts its own"
+SAMPLES_BESIDE = "what tells it which numbers to take is each rank's own"
+
+
+def reduction(call: Call) -> Placement:
+    """One number of all along an axis: each rank's part of it, if that is the samples' axis."""
+    kind = str(call.parameters.get("kind", "none"))
+    if partials(call):
+        return _reduced_part(call, kind)
+    found = aligned(call)
+    if not isinstance(found, Shard):
+        return found
+    over = call.axes()
+    if found.axis not in over:
+        return found if call.keepdim else Shard(found.axis - sum(each < found.axis for each in over))
+    if kind == "mean":
+        return Partial("mean", call.first.rows)
+    if kind in ("sum", "max", "min"):
+        return Partial(kind)  # type: ignore[arg-type]
+    return call.apart("it is computed of all samples together, and is no sum, mean or extreme of the ranks' results")
+
+
+def _reduced_part(call: Call, kind: str) -> Placement:
+    part = partials(call)[0]
+    if is_linear(part) and kind in ("sum", "mean"):
+        return multiple(part)
+    if part.reduce == kind and len(call.operands) == 1:
+        return part
+    return call.apart(f"it is taken of {told(part)}: {NONLINEAR}")
+
+
+def scan(call: Call) -> Placement:
+    """Each number from all along an axis, or in another place of it."""
+    if partials(call):
+        return call.apart(NONLINEAR)
+    found = aligned(call)
+    return call.apart(OF_ALL) if isinstance(found, Shard) and found.axis in call.axes() else found
+
+
+def index(call: Call) -> Placement:
+    """Some numbers along an axis, by their places."""
+    if any(not isinstance(each.placement, Replicate) for each in call.operands[1:]):
+        return call.apart(SAMPLES_BESIDE)
+    return call.apart(BY_PLACE) if call.first.shard in call.axes() else call.first.placement
+
+
+def gather(call: Call) -> Placement:
+    """Numbers along an axis, at places that a tensor tells."""
+    found = aligned(call)
+    if partials(call):
+        return call.apart(NONLINEAR)
+    return call.apart(BY_PLACE) if isinstance(found, Shard) and found.axis in call.axes() else found
+
+
+def select(call: Call) -> Placement:
+    """One entry along an axis, which is gone."""
+    shard, (over, *_) = call.first.shard, call.axes()
+    if shard == over:
+        return call.apart(BY_PLACE)
+    return call.first.placement if shard is None else Shard(shard - (over < shard))
+
+
+def repeat_each(call: Call) -> Placement:
+    """Each entry several times: the samples stay in order."""
+    one = call.first.axes == 1 or call.axis is not None
+    return call.first.placement if one or call.first.shard in (0, None) else call.apart(OF_ALL)
+
+
+def filtered(call: Call) -> Placement:
+    """What a mask marks, in the order of the samples."""
+    found = aligned(call)
+    if isinstance(found, Shard) and found.axis:
+        return call.apart("what is marked comes in the order of the first axis, along which no rank has its own")
+    return call.apart(SAMPLES_BESIDE) if partials(call) else found
+
+
+def concatenate(call: Call) -> Placement:
+    """Tensors behind each other."""
+    (over,) = call.axes()
+    found = _alike(call)
+    if isinstance(found, Shard) and (found.axis == over or call.number("default") and call.first.axes < 2):
+        return call.apart(
+            "it lays each rank's samples of one behind its own of another: joined, they stand in another order"
+        )
+    return found
+
+
+def stack(call: Call) -> Placement:
+    """Tensors along a new axis."""
+    told_axis = call.axis if isinstance(call.axis, int) else call.number("default") or 0
+    over = told_axis % (call.first.axes + 1)
+    found = _alike(call)
+    return Shard(found.axis + (over <= found.axis)) if isinstance(found, Shard) else found
+
+
+def _alike(call: Call) -> Placement:
+    found = call.first.placement
+    for each in call.operands[1:]:
+        found = join(found, each.placement)
+    return found

@@ -1,0 +1,75 @@
+"""What a transfer function is told of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from autodist.placement.lattice import PerRank, Placement, Shard
+
+ROWS = "rows"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A value that a call is given. ``sizes`` has a number for each axis, None where it is unknown or differs over the
+    ranks; ``rows`` names the number that counts the entries along the sharded axis."""
+
+    placement: Placement
+    sizes: tuple[int | None, ...] = ()
+    rows: str = ROWS
+
+    @property
+    def axes(self) -> int:
+        """How many axes it has."""
+        return len(self.sizes)
+
+    @property
+    def shard(self) -> int | None:
+        """The axis along which it is sharded."""
+        return self.placement.axis if isinstance(self.placement, Shard) else None
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of an operation: its operands, and what its other arguments say (the axes that it names, or the sizes)."""
+
+    operation: str
+    operands: tuple[Operand, ...]
+    axis: int | tuple[int, ...] | None = None
+    keepdim: bool = False
+    sizes: tuple[int | None, ...] = ()
+    equation: str = ""
+    reduction: str = "mean"
+    training: bool = True
+    batch_first: bool = False
+    leaves_out: bool = False
+    """Whether a loss leaves out or weighs targets: `ignore_index=0`, or weights of classes, which are no operand."""
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    """What the table says of the operation."""
+
+    @property
+    def first(self) -> Operand:
+        """The first operand."""
+        return self.operands[0]
+
+    def number(self, name: str) -> int | None:
+        """A parameter of the table that is a number."""
+        value = self.parameters.get(name)
+        return value if isinstance(value, int) else None
+
+    def text(self, name: str) -> str:
+        """A parameter of the table that is a text."""
+        value = self.parameters.get(name)
+        return value if isinstance(value, str) else ""
+
+    def axes(self) -> tuple[int, ...]:
+        """The axes of the first operand that it works along, counted from the first: all, if it names none."""
+        told = self.number("default") if self.axis is None else self.axis
+        if told is None:
+            return tuple(range(self.first.axes))
+        return tuple(each % self.first.axes for each in (told if isinstance(told, tuple) else (told,)))
+
+    def apart(self, reason: str) -> PerRank:
+        """A result that lies in no simple way."""
+        return PerRank(self.operation, reason)

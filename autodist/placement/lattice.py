@@ -1,0 +1,87 @@
+"""The placements: how the global value follows from the values of the ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+Reduce: TypeAlias = Literal["sum", "mean", "max", "min"]
+
+
+@dataclass(frozen=True)
+class Replicate:
+    """The value of any rank. What scales with the number N of ranks is N**exponent times the global value: a batch size
+    per rank has exponent -1."""
+
+    exponent: int = 0
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The ranks' pieces joined along an axis, times N**-exponent."""
+
+    axis: int
+    exponent: int = 0
+
+
+@dataclass(frozen=True)
+class Partial:
+    """The reduction of the ranks' values, times N**-exponent. ``weight`` names a value of the graph: by which a mean is
+    weighted (how many of what each rank counted), or which number a sum of such numbers is."""
+
+    reduce: Reduce
+    weight: str = ""
+    exponent: int = 0
+
+
+@dataclass(frozen=True)
+class PerRank:
+    """Nothing simple: the operation that mixed it, and why."""
+
+    operation: str
+    reason: str
+
+
+Placement: TypeAlias = Replicate | Shard | Partial | PerRank
+
+
+def is_linear(placement: Placement) -> bool:
+    """Whether what is linear in the ranks' values is so in the global value: sums and means over the ranks."""
+    return isinstance(placement, Partial) and placement.reduce in ("sum", "mean")
+
+
+def multiple(partial: Partial) -> Partial:
+    """A multiple of a sum or mean: of a sum that was a number of samples, no longer one."""
+    return partial if partial.reduce == "mean" else replace(partial, weight="")
+
+
+def times(placement: Placement, exponent: int) -> Placement:
+    """A placement whose values are multiplied with N**exponent."""
+    return placement if isinstance(placement, PerRank) else replace(placement, exponent=placement.exponent + exponent)
+
+
+def join(one: Placement, other: Placement) -> Placement:
+    """The placement of a value that lies one way or the other: at the end of branches, and in a container."""
+    if isinstance(one, PerRank) or isinstance(other, PerRank):
+        return one if isinstance(one, PerRank) else other
+    if one == other:
+        return one
+    for same, either in ((one, other), (other, one)):
+        if isinstance(same, Replicate) and isinstance(either, Partial) and either.reduce != "sum":
+            if same.exponent == either.exponent:
+                return either  # the mean, the largest and the smallest of equal values are that value
+    if isinstance(one, Partial) and isinstance(other, Partial) and replace(one, weight="") == replace(other, weight=""):
+        if one.reduce == "sum":
+            return replace(one, weight="")  # a sum all the same, of one number or another
+    return PerRank("join", f"one is {told(one)}, another {told(other)}")
+
+
+def told(placement: Placement) -> str:
+    """A placement in words."""
+    if isinstance(placement, Replicate):
+        return "replicated"
+    if isinstance(placement, Shard):
+        return f"sharded along axis {placement.axis}"
+    if isinstance(placement, Partial):
+        return f"each rank's {placement.reduce}"
+    return f"different on each rank since {placement.operation}: {placement.reason}"

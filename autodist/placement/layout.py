@@ -1,0 +1,107 @@
+"""Operations that give the same numbers other axes."""
+
+from __future__ import annotations
+
+from math import prod
+
+from autodist.placement.along import OF_ALL
+from autodist.placement.call import Call
+from autodist.placement.lattice import Placement, Shard
+
+WRITTEN = "it writes down the size of the whole batch, or lays samples of different ranks beside each other"
+
+
+def _told(call: Call) -> tuple[int, ...]:
+    return call.axis if isinstance(call.axis, tuple) else () if call.axis is None else (call.axis,)
+
+
+def permute(call: Call) -> Placement:
+    """All axes in another order: reversed, if none is told."""
+    shard, axes = call.first.shard, call.first.axes
+    order = [each % axes for each in _told(call)] or list(range(axes))[::-1]
+    return call.first.placement if shard is None else Shard(order.index(shard))
+
+
+def transpose(call: Call) -> Placement:
+    """Two axes exchanged."""
+    shard, axes = call.first.shard, call.first.axes
+    one, other = (each % axes for each in _told(call) or (call.number("first") or 0, call.number("second") or 0))
+    return call.first.placement if shard is None else Shard({one: other, other: one}.get(shard, shard))
+
+
+def movedim(call: Call) -> Placement:
+    """One axis in another place."""
+    shard, axes = call.first.shard, call.first.axes
+    source, target = (each % axes for each in _told(call))
+    order = [each for each in range(axes) if each != source]
+    order.insert(target, source)
+    return call.first.placement if shard is None else Shard(order.index(shard))
+
+
+def view(call: Call) -> Placement:
+    """Other sizes: one of -1 can be the axis of the samples, if as many numbers come before it as did."""
+    shard = call.first.shard
+    if shard is None:
+        return call.first.placement
+    before = call.first.sizes[:shard]
+    for at, size in enumerate(call.sizes):
+        if size in (-1, None):
+            fits = None not in before and prod(each or 0 for each in before) == prod(s or 0 for s in call.sizes[:at])
+            return Shard(at) if fits else call.apart(WRITTEN)
+    return call.apart(WRITTEN)
+
+
+def view_as(call: Call) -> Placement:
+    """The sizes of another tensor: both have their samples first, or none has any."""
+    one, other = (each.placement for each in call.operands)
+    return one if one == other and call.first.shard in (0, None) else call.apart(WRITTEN)
+
+
+def flatten(call: Call) -> Placement:
+    """One axis of several: of all, if none is told."""
+    shard, axes = call.first.shard, call.first.axes
+    start, end = (each % axes for each in (*_told(call), 0, -1)[:: 1 if len(_told(call)) != 1 else 2][:2])
+    if shard is None or shard <= start:
+        return call.first.placement
+    return Shard(shard - (end - start)) if shard > end else call.apart(OF_ALL)
+
+
+def unflatten(call: Call) -> Placement:
+    """Several axes of one."""
+    shard, (at,) = call.first.shard, call.axes()
+    if shard is None or shard < at or shard == at and call.sizes[0] == -1:
+        return call.first.placement
+    return Shard(shard + len(call.sizes) - 1) if shard > at else call.apart(WRITTEN)
+
+
+def squeeze(call: Call) -> Placement:
+    """Without axes of size one: without all of them, if none is told."""
+    shard = call.first.shard
+    if shard is None:
+        return call.first.placement
+    gone = call.axes()
+    return Shard(shard - sum(call.first.sizes[each] == 1 for each in gone if each < shard))
+
+
+def unsqueeze(call: Call) -> Placement:
+    """With a new axis of size one."""
+    shard, (at,) = call.first.shard, _told(call)
+    return call.first.placement if shard is None else Shard(shard + (at % (call.first.axes + 1) <= shard))
+
+
+def expand(call: Call) -> Placement:
+    """Repeated along new axes and those of size one."""
+    return _repeated(call, -1)
+
+
+def repeat(call: Call) -> Placement:
+    """The whole, several times along axes."""
+    return _repeated(call, 1)
+
+
+def _repeated(call: Call, as_it_is: int) -> Placement:
+    shard = call.first.shard
+    if shard is None:
+        return call.first.placement
+    place = shard + len(call.sizes) - call.first.axes
+    return Shard(place) if call.sizes[place] == as_it_is else call.apart(WRITTEN)

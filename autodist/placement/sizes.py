@@ -1,0 +1,74 @@
+"""Numbers of samples, tensors made to measure, draws, and what depends on no data."""
+
+from __future__ import annotations
+
+from autodist.placement.by_number import NONLINEAR, partials
+from autodist.placement.call import Call
+from autodist.placement.lattice import Partial, Placement, Replicate, Shard, join
+
+NO_NUMBER = "it has a size that differs over the ranks, and is no number of their samples"
+AGAIN = "it begins again on each rank, with a number for each of the rank's own samples"
+
+
+def length(call: Call) -> Placement:
+    """The size of an axis, or how many numbers there are: of the samples, each rank's number of them."""
+    shard = call.first.shard
+    everything = bool(call.parameters.get("all"))
+    if shard is None:
+        return Replicate()
+    if everything:
+        return Partial("sum", call.first.rows if call.first.axes == 1 else "")
+    if call.axis is None and call.number("default") is None:
+        return call.apart("among the sizes is the number of each rank's own samples")
+    return Partial("sum", call.first.rows) if shard in call.axes() else Replicate()
+
+
+def fact(call: Call) -> Placement:
+    """What depends on no data."""
+    return Replicate()
+
+
+def fill(call: Call) -> Placement:
+    """A tensor of the sizes that it is given: of those of a rank's samples, a shard."""
+    sized = [at for at, each in enumerate(call.operands) if each.placement != Replicate()]
+    if not sized:
+        return Replicate()
+    one = len(sized) == 1 and _counts(call.operands[sized[0]].placement)
+    return Shard(sized[0]) if one else call.apart(NO_NUMBER)
+
+
+def _counts(placement: Placement) -> bool:
+    """Whether it is the number of each rank's own samples: that of equal shares is the N-th part of the whole."""
+    if isinstance(placement, Partial):
+        return placement.reduce == "sum" and bool(placement.weight)
+    return placement == Replicate(-1)
+
+
+def fill_like(call: Call) -> Placement:
+    """A tensor as large as another."""
+    return Shard(call.first.shard) if call.first.shard is not None else Replicate()
+
+
+def arange(call: Call) -> Placement:
+    """Numbers that count up."""
+    return call.apart(AGAIN) if any(each.placement != Replicate() for each in call.operands) else Replicate()
+
+
+def random_like(call: Call) -> Placement:
+    """A draw for each number: other draws for other samples, the same ones for what is replicated."""
+    return call.apart(NONLINEAR) if partials(call) else call.first.placement
+
+
+def container(call: Call) -> Placement:
+    """What holds values, each as it lies."""
+    found = call.first.placement
+    for each in call.operands[1:]:
+        found = join(found, each.placement)
+    return found
+
+
+def whole(call: Call) -> Placement:
+    """What is computed of all numbers."""
+    if all(each.placement == Replicate() for each in call.operands):
+        return Replicate()
+    return call.apart("it is computed of all samples together, and nothing joins the ranks' results")

@@ -1,0 +1,103 @@
+"""From the placements of what an operation is given to that of what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from autodist.operations import Operation
+from autodist.placement import along, by_number, layout, products, samples, sizes
+from autodist.placement.call import Call
+from autodist.placement.lattice import PerRank, Placement, times
+
+FUNCTIONS: Mapping[str, Callable[[Call], Placement]] = {
+    "same": by_number.same,
+    "linear": by_number.linear,
+    "elementwise": by_number.elementwise,
+    "add": by_number.add,
+    "multiply": by_number.multiply,
+    "divide": by_number.divide,
+    "reduction": along.reduction,
+    "comparison": along.reduction,
+    "scan": along.scan,
+    "sort": along.scan,
+    "index": along.index,
+    "gather": along.gather,
+    "select": along.select,
+    "repeat_each": along.repeat_each,
+    "filter": along.filtered,
+    "concatenate": along.concatenate,
+    "stack": along.stack,
+    "contraction": products.contraction,
+    "pairwise": products.pairwise,
+    "permute": layout.permute,
+    "transpose": layout.transpose,
+    "movedim": layout.movedim,
+    "view": layout.view,
+    "view_as": layout.view_as,
+    "flatten": layout.flatten,
+    "unflatten": layout.unflatten,
+    "squeeze": layout.squeeze,
+    "unsqueeze": layout.unsqueeze,
+    "expand": layout.expand,
+    "repeat": layout.repeat,
+    "per_sample": samples.per_sample,
+    "decomposition": samples.decomposition,
+    "sequence": samples.sequence,
+    "batch_statistic": samples.batch_statistic,
+    "loss": samples.loss,
+    "sample_loss": samples.sample_loss,
+    "length": sizes.length,
+    "fact": sizes.fact,
+    "fill": sizes.fill,
+    "fill_like": sizes.fill_like,
+    "arange": sizes.arange,
+    "random": sizes.fill,
+    "random_like": sizes.random_like,
+    "container": sizes.container,
+    "whole": sizes.whole,
+}
+"""One for each class of operations."""
+
+SIZES = frozenset("length fact fill fill_like arange random".split())
+"""What does not depend on the numbers that it is given, or takes them for sizes."""
+KEEPING = frozenset(
+    "same linear add index select repeat_each filter concatenate stack permute transpose movedim view view_as flatten "
+    "unflatten squeeze unsqueeze expand repeat container".split()
+)
+"""What gives K times as much of what is K times as large."""
+
+
+def transfer(operation: Operation, call: Call) -> Placement:
+    """The placement of a result."""
+    call = replace(call, operation=operation.name, parameters=operation.parameters)
+    mixed = next((each.placement for each in call.operands if isinstance(each.placement, PerRank)), None)
+    if mixed is not None and operation.cls != "fact":
+        return mixed
+    result = _result(operation, call)
+    if isinstance(result, PerRank) and result.operation == "join":
+        return call.apart(result.reason)
+    return result
+
+
+def _result(operation: Operation, call: Call) -> Placement:
+    """The same of operands that lie in simple ways: without what scales with the number of ranks, which is added."""
+    function = FUNCTIONS[operation.cls]
+    if operation.cls in SIZES:
+        return function(call)
+    exponents = [0 if isinstance(p, PerRank) else p.exponent for p in (each.placement for each in call.operands)]
+    if not any(exponents):
+        return function(call)
+    plain = tuple(
+        replace(each, placement=times(each.placement, -exponent))
+        for each, exponent in zip(call.operands, exponents, strict=True)
+    )
+    result = function(replace(call, operands=plain))
+    if operation.cls in ("multiply", "contraction") and "adds" not in operation.parameters:
+        return times(result, sum(exponents))
+    if operation.cls == "divide":
+        return times(result, exponents[0] - sum(exponents[1:]))
+    proportional = operation.cls in KEEPING or operation.cls == "reduction" and operation.kind != "none"
+    if proportional and len(set(exponents)) == 1:
+        return times(result, exponents[0])
+    return call.apart("it computes with a number that scales with the number of ranks, and is not proportional to it")
