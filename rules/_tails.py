@@ -12,7 +12,7 @@ from autodist.values import NOTHING, Draw
 
 WHOLE = '''\
 def local_rows(batch, size):
-    """This rank's rows of a batch of ``size`` that all ranks hold; all rows of a last one that does not divide."""
+    """This rank's rows of a batch of ``size``; all ranks compute a last one that does not divide."""
     assert size % {d}.get_world_size() == 0, "batch size must be divisible by the number of ranks"
     if len(batch) % {d}.get_world_size() != 0:
         return batch

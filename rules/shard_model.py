@@ -198,15 +198,18 @@ def _each_sharded(
     """A loop over the models of a list or dict that shards each of them."""
     assert model.wrapping is not None
     one = first_free(names_at(source, model.wrapping.statement), "model", "net", "each_model")
-    code, edits = _sharded(script, model, context, source, one)
+    line, mesh, needed = _mesh(script, model, context, source, one)
+    ahead = line if f"({one}." not in line else ""  # one mesh does for models that are surely in one place
+    code, edits = _sharded(script, model, context, source, one, mesh if ahead else None)
     held = f"{target}.values()" if model.wrapping.each == "dict" else target
-    return f"for {one} in {held}:\n" + "".join(f"    {line}\n" for line in code.splitlines()), edits
+    loop = f"for {one} in {held}:\n" + "".join(f"    {line}\n" for line in code.splitlines())
+    return ahead + loop, (*edits, *needed)
 
 
 def _sharded(
-    script: TrainingScript, model: Model, context: Context, source: Source, target: str
+    script: TrainingScript, model: Model, context: Context, source: Source, target: str, mesh: str | None = None
 ) -> tuple[str, Planned]:
-    """The lines that shard a model, and what they import."""
+    """The lines that shard a model, over a ``mesh`` that is there already or is made for it, and what they import."""
     assert model.wrapping is not None
     config = context.config
     d, dist_import = dist(context, source)
@@ -225,11 +228,10 @@ def _sharded(
         code, edits = lines + code, (*edits, *needed)
     kind = _device_kind(script, model, context, target)
     options, lines, needed = _options(context, source, first_free(names, "options", "sharding"), kind)
-    code, edits, mesh = code + lines, (*edits, *needed), ""
-    if config.strategy is Strategy.HSDP or kind is not None:
-        name = first_free(names, "mesh", "device_mesh")
-        lines, needed = _mesh(script, context, source, kind)
-        mesh, code, edits = f", mesh={name}", f"{code}{name} = {lines}", (*edits, *needed)
+    code, edits = code + lines, (*edits, *needed)
+    if mesh is None:
+        line, mesh, needed = _mesh(script, model, context, source, target)
+        code, edits = code + line, (*edits, *needed)
     if model.batch_norm and config.mixed_precision is not None:
         line, needed = _in_full_precision(context, source, target, first_free(names, "norm", "layer"), mesh, options)
         code, edits = f"{code}{line}", (*edits, *needed)
@@ -263,18 +265,27 @@ def _device_kind(script: TrainingScript, model: Model, context: Context, target:
     return f"next({target}.parameters()).device.type"
 
 
-def _mesh(script: TrainingScript, context: Context, source: Source, kind: str | None) -> tuple[str, Planned]:
-    """The ranks that share a model, as devices of a ``kind``."""
-    torch, torch_import = imported(context, source, "torch")
+def _mesh(
+    script: TrainingScript, model: Model, context: Context, source: Source, target: str
+) -> tuple[str, str, Planned]:
+    """The line that makes the mesh of the ranks which share a model, the argument that names it, and the imports;
+    nothing where `fully_shard` takes the right one by itself."""
+    assert model.wrapping is not None
+    kind = _device_kind(script, model, context, target)
+    name = first_free(names_at(source, model.wrapping.statement), "mesh", "device_mesh")
     if context.config.strategy is Strategy.HSDP:
         edits = nodes_and_ranks(script, context, source)
         if kind is None:
-            kind, edits = f'"cuda" if {torch}.cuda.is_available() else "cpu"', (*edits, *torch_import)
-        return f"nodes_and_ranks({kind})\n", edits
+            torch, needed = imported(context, source, "torch")
+            kind, edits = f'"cuda" if {torch}.cuda.is_available() else "cpu"', (*edits, *needed)
+        return f"{name} = nodes_and_ranks({kind})\n", f", mesh={name}", edits
+    if kind is None:
+        return "", "", ()
     d, dist_import = dist(context, source)
     init, needed = member(context, source, "torch.distributed.device_mesh", "init_device_mesh")
     why = "the script trains on the CPU" if kind == '"cpu"' else "where the model is"
-    return f"{init}({kind}, ({d}.get_world_size(),))  # {why}\n", (*dist_import, *needed)
+    made = f"{name} = {init}({kind}, ({d}.get_world_size(),))  # {why}\n"
+    return made, f", mesh={name}", (*dist_import, *needed)
 
 
 def _in_full_precision(

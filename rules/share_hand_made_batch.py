@@ -32,9 +32,7 @@ def local_samples(batch):
 
 
 '''
-EVEN = (
-    'assert len(samples) % {d}.get_world_size() == 0, "batch size must be divisible by the number of ranks"'
-)
+EVEN = 'assert len(samples) % {d}.get_world_size() == 0, "batch size must be divisible by the number of ranks"'
 ENOUGH = 'assert len(samples) >= {d}.get_world_size(), "each rank needs a sample of the batch"'
 
 LOCAL_PARTS = '''\
@@ -182,9 +180,11 @@ EXAMPLES = [
         from torch import nn
 
 
-        def local_rows(batch):
-            \"\"\"This rank's rows of a batch that all ranks hold.\"\"\"
-            assert len(batch) % dist.get_world_size() == 0, "batch size must be divisible by the number of ranks"
+        def local_rows(batch, size):
+            \"\"\"This rank's rows of a batch of ``size``; all ranks compute a last one that does not divide.\"\"\"
+            assert size % dist.get_world_size() == 0, "batch size must be divisible by the number of ranks"
+            if len(batch) % dist.get_world_size() != 0:
+                return batch
             return batch[dist.get_rank() :: dist.get_world_size()]
 
 
@@ -195,7 +195,7 @@ EXAMPLES = [
         for epoch in range(2):
             order = torch.randperm(len(inputs))
             for i in range(0, len(inputs), 32):
-                rows = local_rows(order[i : i + 32])
+                rows = local_rows(order[i : i + 32], 32)
                 loss = nn.functional.mse_loss(model(inputs[rows]), targets[rows])
                 optimizer.zero_grad()
                 loss.backward()

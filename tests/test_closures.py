@@ -213,7 +213,7 @@ def test_parameters_of_modules_may_be_updated_by_hand(tmp_path: Path, update: st
         (
             "loss.backward()",
             "scale = torch.ones(1, requires_grad=True)\n        (loss * scale).backward()\n        print(scale.grad)",
-            "in no module",
+            "make them parameters of a module",
         ),
         ("                UPDATE", "                print(p.grad.abs_().sum())", "cannot see that an optimizer steps"),
     ],

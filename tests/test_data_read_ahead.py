@@ -46,8 +46,8 @@ with torch.no_grad():
 x, y = torch.cat(x), torch.cat(y)""",
 }
 PICKED = [
-    ("rows = order[i : i + 8]", "x[rows]", "y[rows]", "rows = local_rows(order[i : i + 8])"),
-    ("pass", "x[i : i + 8]", "y[i : i + 8]", "model(local_rows(x[i : i + 8])), local_rows(y[i : i + 8])"),
+    ("rows = order[i : i + 8]", "x[rows]", "y[rows]", "rows = local_rows(order[i : i + 8], 8)"),
+    ("pass", "x[i : i + 8]", "y[i : i + 8]", "model(local_rows(x[i : i + 8], 8)), local_rows(y[i : i + 8], 8)"),
     (
         "rows = torch.randint(len(x), (8,))",
         "x[rows]",

@@ -57,9 +57,13 @@ LISTS = [
     (f"nets = nn.ModuleDict({DICT})\n{WHOLE}", BY_NAME),
 ]
 LOOP = """\
+for model in {over}:
     for tensor in model.state_dict().values():  # same initial weights on all ranks
         dist.broadcast(tensor, 0)
-    fully_shard(model, reshard_after_forward=True)
+{mesh}    fully_shard(model, reshard_after_forward=True, mesh=mesh)
+"""
+WHERE_IT_IS = """\
+    mesh = init_device_mesh(next(model.parameters()).device.type, (dist.get_world_size(),))  # where the model is
 """
 
 
@@ -72,7 +76,8 @@ def test_a_loop_shards_each_ahead_of_the_optimizers(made: str, steps: str, tmp_p
     text, said = converted(tmp_path, script(made, steps), Strategy.FSDP)
     assert "AD9" not in said
     over = "nets.values()" if '"a"' in made else "nets"
-    assert text.count("fully_shard(") == 1 and f"\nfor model in {over}:\n{LOOP}" in text
+    assert text.count("fully_shard(") == 1
+    assert f"# the script trains on the CPU\n{LOOP.format(over=over, mesh='')}" in text
     assert text.index("fully_shard(") < text.index("torch.optim.SGD")
 
 
@@ -87,7 +92,7 @@ def test_a_loop_shards_each_ahead_of_the_optimizers(made: str, steps: str, tmp_p
 def test_they_are_sharded_once_they_are_filled_and_moved(filled: str, tmp_path: Path) -> None:
     made = f'device = torch.device("cpu")\nnets = [nn.Linear(4, 1) for _ in range(3)]\n{filled}\n{OPTIMIZERS}'
     text, said = converted(tmp_path, script(made, EACH), Strategy.FSDP)
-    assert f"\nfor model in nets:\n{LOOP}opts = " in text and "AD9" not in said
+    assert f"\n{LOOP.format(over='nets', mesh=WHERE_IT_IS)}opts = " in text and "AD9" not in said
 
 
 @pytest.mark.parametrize("place", ["nets[-1]", "nets[i]"])
@@ -98,7 +103,10 @@ for i in range(3):
     nets.append(nn.Linear(4, 1))
     opts.append(torch.optim.SGD({place}.parameters(), lr=0.1))"""
     text, said = converted(tmp_path, script(made, EACH), Strategy.FSDP)
-    assert f"    fully_shard({place}, reshard_after_forward=True)\n    opts.append(" in text and "AD9" not in said
+    assert (
+        f"    fully_shard({place}, reshard_after_forward=True, mesh=mesh)\n    opts.append(" in text
+        and "AD9" not in said
+    )
 
 
 @pytest.mark.parametrize(
