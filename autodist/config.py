@@ -10,7 +10,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from autodist import operations
 from autodist.errors import AutodistError
 
 
@@ -192,6 +191,8 @@ def _option(path: Path, data: bytes, key: str, value: object) -> Any:
 
 def _operations(path: Path, data: bytes, lines: Mapping[str, object]) -> Mapping[str, object]:
     """The user's own lines of the table of operations, each of which must be as the shipped ones are."""
+    from autodist import operations  # the table takes time to read, and few projects add to it
+
     for name, line in lines.items():
         wrong = operations.problem(name, line, {**operations.shipped(), **lines})
         if wrong is None and "." not in name or isinstance(line, dict) and "class" not in line:
