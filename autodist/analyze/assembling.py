@@ -329,6 +329,7 @@ def assembled(
             *naming.concerns(run),
             *picked_apart(run, apart, varied, common),
             *left_seeded(run),
+            *(searching.given_to_unknown(run) if not is_distributed(run) else ()),
             *(normalised_twice(run) if not is_distributed(run) else ()),
             *in_small_batches(run, loaders, squeezed),
             *masks_alike(
