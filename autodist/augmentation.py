@@ -67,10 +67,9 @@ def collating(loader: Object, run: Interpreter) -> list[Drawn]:
 def own_generators(loader: Object, run: Interpreter) -> dict[ast.AST, Object]:
     """The generators of the script's own from which a loader's samples are drawn, and nothing else: by the calls that
     make them, `self.rng = np.random.default_rng(0)`."""
-    dataset, told = loader.argument("dataset", 0) or NOTHING, collation.collate_fn(loader) or NOTHING
-    functions = [*_read_by(dataset), *_with_calls(list(collation.called(told)))]
+    functions = reading(loader)
     inside = {node for function in functions for node in ast.walk(function.node)}
-    found: dict[ast.AST, Object] = {thing.node: thing for function in functions for thing in _asked(function)}
+    found: dict[ast.AST, Object] = {thing.node: thing for function in functions for thing in asked(function)}
     for node, value in run.values.items() if found else ():
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and node not in inside:
             for thing in value.things:
@@ -79,13 +78,24 @@ def own_generators(loader: Object, run: Interpreter) -> dict[ast.AST, Object]:
     return found
 
 
-def _asked(function: Function) -> Iterator[Object]:
+def reading(loader: Object) -> list[Function]:
+    """The functions of the project that run while samples are read and put together."""
+    dataset, told = loader.argument("dataset", 0) or NOTHING, collation.collate_fn(loader) or NOTHING
+    return [*_read_by(dataset), *_with_calls(list(collation.called(told)))]
+
+
+def asked(function: Function) -> Iterator[Object]:
     """The generators that a function draws from by their methods."""
     for node in ast.walk(function.node):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            for thing in _named(node.func.value, function):
-                if isinstance(thing, Object) and "generator" in thing.roles:
-                    yield thing
+            yield from generators(node.func.value, function)
+
+
+def generators(node: ast.expr, function: Function) -> Iterator[Object]:
+    """The generators that a name in a function may stand for."""
+    for thing in _named(node, function):
+        if isinstance(thing, Object) and "generator" in thing.roles:
+            yield thing
 
 
 def drawn_on_tensors(called: Value, source: Source, node: ast.AST, run: Interpreter) -> Iterator[Drawn]:

@@ -151,14 +151,15 @@ def noise_of_own(run: Interpreter) -> Iterator[Event]:
 
 def generators_of_samples(loaders: Iterable[Loader], run: Interpreter) -> dict[ast.AST, Object]:
     """The generators of the script's own from which the samples of training loaders alone are drawn, by the calls that
-    make them: they begin alike on all ranks."""
+    make them: they begin alike on all ranks. Not those of a module that is imported, before there is a group."""
     ours = {each.object for each in loaders if not each.iterable}
     found = {node: made for each in ours for node, made in augmentation.own_generators(each, run).items()}
     others = {t for event in run.of("loader") for t in event.value.objects("loader")} - ours if found else set()
     for loader in others:
         for node in augmentation.own_generators(loader, run):
             found.pop(node, None)
-    return found
+    entry = run.project.entry
+    return {n: made for n, made in found.items() if made.source is entry or made.source.function(n) is not None}
 
 
 def drawn_for_all(
