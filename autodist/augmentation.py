@@ -48,14 +48,14 @@ class Drawn:
     """Whether it does so, or may: nothing is known of it."""
 
 
-def per_sample(loader: Object, run: Interpreter) -> list[Drawn]:
+def per_sample(loader: Object, run: Interpreter, stream: bool = False) -> list[Drawn]:
     """What a loader's process draws for each sample: nothing of what its workers draw, which torch seeds."""
-    return _drawn_for(loader, run) if _may_read_itself(loader) else []
+    return _drawn_for(loader, run, stream) if _may_read_itself(loader) else []
 
 
-def by_workers(loader: Object, run: Interpreter) -> list[Drawn]:
+def by_workers(loader: Object, run: Interpreter, stream: bool = False) -> list[Drawn]:
     """What the workers of a loader draw for each sample, from generators that follow torch's in the main process."""
-    return [] if _reads_itself(loader) else _drawn_for(loader, run)
+    return [] if _reads_itself(loader) else _drawn_for(loader, run, stream)
 
 
 def collating(loader: Object, run: Interpreter) -> list[Drawn]:
@@ -78,10 +78,10 @@ def own_generators(loader: Object, run: Interpreter) -> dict[ast.AST, Object]:
     return found
 
 
-def reading(loader: Object) -> list[Function]:
-    """The functions of the project that run while samples are read and put together."""
+def reading(loader: Object, stream: bool = False) -> list[Function]:
+    """The functions of the project that run while a rank's samples are read and put together."""
     dataset, told = loader.argument("dataset", 0) or NOTHING, collation.collate_fn(loader) or NOTHING
-    return [*_read_by(dataset), *_with_calls(list(collation.called(told)))]
+    return [*([] if stream else _read_by(dataset)), *_with_calls(list(collation.called(told)))]
 
 
 def asked(function: Function) -> Iterator[Object]:
@@ -109,7 +109,11 @@ def drawn_on_tensors(called: Value, source: Source, node: ast.AST, run: Interpre
             yield drawn
 
 
-def _drawn_for(loader: Object, run: Interpreter) -> list[Drawn]:
+def _drawn_for(loader: Object, run: Interpreter, stream: bool) -> list[Drawn]:
+    """What is drawn for the samples that a rank takes: each draws alike for all samples of a stream that it reads, and
+    puts together its own."""
+    if stream:
+        return collating(loader, run)
     dataset = loader.argument("dataset", 0) or NOTHING
     set_later = _drawn_by(_with_calls(list(_set_later(run))), run)
     return [*_drawn_by(_read_by(dataset), run), *set_later, *_by_libraries(dataset, run), *collating(loader, run)]

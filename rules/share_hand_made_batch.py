@@ -32,7 +32,9 @@ def local_samples(batch):
 
 
 '''
-EVEN = 'assert len(samples) % {d}.get_world_size() == 0, "batch size must be divisible by the number of ranks"'
+EVEN = (
+    'assert len(samples) % {d}.get_world_size() == 0, "batch size must be divisible by the number of ranks"'
+)
 ENOUGH = 'assert len(samples) >= {d}.get_world_size(), "each rank needs a sample of the batch"'
 
 LOCAL_PARTS = '''\

@@ -339,3 +339,65 @@ def test_numbers_of_numpy_that_are_drawn_alike_are_a_fault(tmp_path: Path, zygot
         ).worlds[0]
         assert world.equal == (name == "equal"), world.reason
         assert ("noise-alike" in {finding.kind for finding in world.findings}) == (name == "alike")
+
+
+STREAM = """\
+import random
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
+from torchvision import transforms
+
+RNG = np.random.default_rng(3)
+
+
+def collate(batch):
+    return torch.stack([x for x, _ in batch]) + COLLATED, torch.tensor([y for _, y in batch])
+
+
+class Points(IterableDataset):
+    def __init__(self):
+        self.rng = np.random.default_rng(3)
+        self.crop = transforms.RandomCrop(2)
+
+    def __iter__(self):
+        for i, x in enumerate(torch.arange(64.0).view(32, 2)):
+            yield READ, i % 4
+
+
+torch.manual_seed(0)
+np.random.seed(0)
+random.seed(0)
+loader = DataLoader(Points(), batch_size=8, collate_fn=collate)
+model = nn.Linear(2, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "collated", "said"),
+    [
+        ("x + np.random.normal()", "0", False),
+        ("x + random.random()", "0", False),
+        ("x + torch.randn(2)", "0", False),
+        ("x + self.rng.normal()", "0", False),
+        ("self.crop(x)", "0", False),
+        ("x", "float(np.random.randn())", True),
+        ("x", "random.random()", True),
+        ("x", "torch.randn(len(batch), 2)", True),
+        ("x", "float(RNG.normal())", True),
+        ("x", "torch.tensor([[RNG.uniform()] for _ in batch])", True),
+    ],
+)
+def test_streams(tmp_path: Path, read: str, collated: str, said: bool) -> None:
+    """Each rank reads the whole stream and draws for all samples, of which it takes its own; it puts together its own
+    batches alone, and draws for them what the others do."""
+    told = converted(tmp_path, STREAM.replace("READ", read).replace("COLLATED", collated))[1]
+    assert ("all ranks draw alike" in told) is said

@@ -32,9 +32,11 @@ def kept_generators(
     """The generators that begin alike on all ranks, and from which samples of training loaders are drawn, besides those
     that are seeded ``by_rank`` where they are made: such as can begin anew once their object has drawn all else, and
     the others."""
-    ours = {each.object for each in loaders if not each.iterable}  # of a stream, each rank draws for all samples
-    functions = {each.node: each for loader in ours for each in augmentation.reading(loader)}
-    others = {t for event in run.of("loader") for t in event.value.objects("loader")} - ours if functions else set()
+    ours = {each.object: each.iterable for each in loaders}  # of a stream, each rank draws for all samples
+    functions = {each.node: each for loader in ours for each in augmentation.reading(loader, ours[loader])}
+    others = (
+        {t for event in run.of("loader") for t in event.value.objects("loader")} - ours.keys() if functions else set()
+    )
     elsewhere = {each.node for loader in others for each in augmentation.reading(loader)}
     again: dict[ast.AST, SampleGenerator] = {}
     left: dict[ast.AST, Site] = {}

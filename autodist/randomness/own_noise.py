@@ -50,7 +50,7 @@ def augmenting(loaders: Iterable[Loader], run: Interpreter) -> list[augmentation
     """What a rank itself draws for the samples that it reads, from generators that all of them seed alike, or that a
     library has seeded."""
     alike = {"torch", "imgaug", *seeded(run), *drawn(run)}
-    found = [each for loader in loaders for each in augmentation.per_sample(loader.object, run)]
+    found = [each for loader in loaders for each in augmentation.per_sample(loader.object, run, loader.iterable)]
     return [each for each in (*found, *in_steps(run)) if each.library in alike]
 
 
@@ -67,7 +67,7 @@ def in_steps(run: Interpreter) -> Iterator[augmentation.Drawn]:
 
 def augmenting_workers(loaders: Iterable[Loader], run: Interpreter) -> list[augmentation.Drawn]:
     """What workers draw, whom torch seeds from the generator of their rank."""
-    return [each for loader in loaders for each in augmentation.by_workers(loader.object, run)]
+    return [each for loader in loaders for each in augmentation.by_workers(loader.object, run, loader.iterable)]
 
 
 def augmented_alike(loaders: Iterable[Loader], run: Interpreter, varied: frozenset[str]) -> list[augmentation.Drawn]:
