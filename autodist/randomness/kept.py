@@ -44,7 +44,7 @@ def kept_generators(
     for function in functions.values():
         left |= {each.node: each for each in _given_one(function, run)}
         for site, named in _drawn_from(function, run):
-            if site.node in settled or _is_made_for_a_sample(site, functions):
+            if site.node in settled or _is_made_for_a_sample(site, functions) or _is_seeded_again(named, function):
                 continue
             found = None if function.node in elsewhere else _begun_anew(site, named, function, functions, run)
             if found is not None:
@@ -58,6 +58,13 @@ def _is_made_for_a_sample(site: Site, functions: Iterable[ast.AST]) -> bool:
     """`np.random.default_rng(index)`: not by a seed that all samples have."""
     named = any(isinstance(each, ast.Name) and isinstance(site.node, ast.Call) for each in _seeds(site.node))
     return named and any(each in functions for each in site.source.ancestors(site.node))
+
+
+def _is_seeded_again(name: ast.expr, function: Function) -> bool:
+    """`self.rng.manual_seed(index)`"""
+    methods = [each.func for each in ast.walk(function.node) if isinstance(each, ast.Call) and each.args]
+    seeds = [each for each in methods if isinstance(each, ast.Attribute) and each.attr in ("manual_seed", "seed")]
+    return any(ast.dump(each.value) == ast.dump(name) for each in seeds)
 
 
 def _seeds(made: ast.AST) -> Iterator[ast.AST]:
@@ -87,15 +94,34 @@ def _given_one(function: Function, run: Interpreter) -> Iterator[Site]:
 
 
 def _made_for(name: ast.expr, function: Function, run: Interpreter) -> Iterator[Site]:
-    """The calls that make the generator that a module, or an object that reads samples, has by a name."""
+    """The calls that make the generator that a module, a class, or an object that reads samples has by a name."""
     cls = _class_of(function)
-    held = [(each.scope.source, each.node) for each in cls.line()] if cls is not None else []
-    told = [_stored(name), *([_stored(ast.Name(name.attr, ast.Load()))] if isinstance(name, ast.Attribute) else [])]
-    for source, holder in held if isinstance(name, ast.Attribute) else [(function.source, function.source.tree)]:
-        for node in ast.walk(holder):
-            if isinstance(node, ast.Assign) and any(ast.dump(target) in told for target in node.targets):
-                calls = (each for each in ast.walk(node.value) if isinstance(each, ast.Call))
-                yield from (Site(source, each) for each in calls if _maker(each, run))
+    for source, statement in _binding(name, function.source, cls, function.node):
+        calls = (each for each in ast.walk(statement.value) if isinstance(each, ast.Call))
+        yield from (Site(source, each) for each in calls if _maker(each, run))
+
+
+def _binding(
+    name: ast.expr, source: Source, cls: Class | None, function: ast.AST
+) -> Iterator[tuple[Source, ast.Assign]]:
+    """The statements that bind a name of a module, or an attribute of a class or its objects."""
+    if isinstance(name, ast.Attribute):
+        for each in cls.line() if cls is not None else ():
+            for node in ast.walk(each.node):
+                stored = _stored(name if node not in each.node.body else ast.Name(name.attr, ast.Load()))
+                if isinstance(node, ast.Assign) and any(ast.dump(target) == stored for target in node.targets):
+                    yield each.scope.source, node
+    elif isinstance(name, ast.Name) and name.id not in _own_names(function):
+        for node in source.tree.body:
+            if isinstance(node, ast.Assign) and any(ast.dump(target) == _stored(name) for target in node.targets):
+                yield source, node
+
+
+def _own_names(function: ast.AST) -> set[str]:
+    """The parameters and variables of a function."""
+    nodes = [*ast.walk(function)]
+    stored = {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    return stored | {each.arg for each in nodes if isinstance(each, ast.arg)}
 
 
 def _stored(name: ast.expr) -> str:
