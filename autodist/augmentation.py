@@ -48,14 +48,14 @@ class Drawn:
     """Whether it does so, or may: nothing is known of it."""
 
 
-def per_sample(loader: Object, run: Interpreter) -> list[Drawn]:
+def per_sample(loader: Object, run: Interpreter, stream: bool = False) -> list[Drawn]:
     """What a loader's process draws for each sample: nothing of what its workers draw, which torch seeds."""
-    return _drawn_for(loader, run) if _may_read_itself(loader) else []
+    return _drawn_for(loader, run, stream) if _may_read_itself(loader) else []
 
 
-def by_workers(loader: Object, run: Interpreter) -> list[Drawn]:
+def by_workers(loader: Object, run: Interpreter, stream: bool = False) -> list[Drawn]:
     """What the workers of a loader draw for each sample, from generators that follow torch's in the main process."""
-    return [] if _reads_itself(loader) else _drawn_for(loader, run)
+    return [] if _reads_itself(loader) else _drawn_for(loader, run, stream)
 
 
 def collating(loader: Object, run: Interpreter) -> list[Drawn]:
@@ -67,10 +67,9 @@ def collating(loader: Object, run: Interpreter) -> list[Drawn]:
 def own_generators(loader: Object, run: Interpreter) -> dict[ast.AST, Object]:
     """The generators of the script's own from which a loader's samples are drawn, and nothing else: by the calls that
     make them, `self.rng = np.random.default_rng(0)`."""
-    dataset, told = loader.argument("dataset", 0) or NOTHING, collation.collate_fn(loader) or NOTHING
-    functions = [*_read_by(dataset), *_with_calls(list(collation.called(told)))]
+    functions = reading(loader)
     inside = {node for function in functions for node in ast.walk(function.node)}
-    found: dict[ast.AST, Object] = {thing.node: thing for function in functions for thing in _asked(function)}
+    found: dict[ast.AST, Object] = {thing.node: thing for function in functions for thing in asked(function)}
     for node, value in run.values.items() if found else ():
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and node not in inside:
             for thing in value.things:
@@ -79,13 +78,24 @@ def own_generators(loader: Object, run: Interpreter) -> dict[ast.AST, Object]:
     return found
 
 
-def _asked(function: Function) -> Iterator[Object]:
+def reading(loader: Object, stream: bool = False) -> list[Function]:
+    """The functions of the project that run while a rank's samples are read and put together."""
+    dataset, told = loader.argument("dataset", 0) or NOTHING, collation.collate_fn(loader) or NOTHING
+    return [*([] if stream else _read_by(dataset)), *_with_calls(list(collation.called(told)))]
+
+
+def asked(function: Function) -> Iterator[Object]:
     """The generators that a function draws from by their methods."""
     for node in ast.walk(function.node):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            for thing in _named(node.func.value, function):
-                if isinstance(thing, Object) and "generator" in thing.roles:
-                    yield thing
+            yield from generators(node.func.value, function)
+
+
+def generators(node: ast.expr, function: Function) -> Iterator[Object]:
+    """The generators that a name in a function may stand for."""
+    for thing in _named(node, function):
+        if isinstance(thing, Object) and "generator" in thing.roles:
+            yield thing
 
 
 def drawn_on_tensors(called: Value, source: Source, node: ast.AST, run: Interpreter) -> Iterator[Drawn]:
@@ -99,7 +109,11 @@ def drawn_on_tensors(called: Value, source: Source, node: ast.AST, run: Interpre
             yield drawn
 
 
-def _drawn_for(loader: Object, run: Interpreter) -> list[Drawn]:
+def _drawn_for(loader: Object, run: Interpreter, stream: bool) -> list[Drawn]:
+    """What is drawn for the samples that a rank takes: each draws alike for all samples of a stream that it reads, and
+    puts together its own."""
+    if stream:
+        return collating(loader, run)
     dataset = loader.argument("dataset", 0) or NOTHING
     set_later = _drawn_by(_with_calls(list(_set_later(run))), run)
     return [*_drawn_by(_read_by(dataset), run), *set_later, *_by_libraries(dataset, run), *collating(loader, run)]

@@ -27,6 +27,18 @@ class Site:
 
 
 @dataclass(frozen=True)
+class SampleGenerator:
+    """A generator that an object keeps for its samples as ``name``, having drawn by the ``last`` statement of its
+    constructor what all ranks must have alike. That of torch knows its seed."""
+
+    source: Source
+    node: ast.Call
+    name: str
+    last: ast.stmt
+    seed: ast.expr | None
+
+
+@dataclass(frozen=True)
 class Wrapping:
     """Where a trained model becomes distributed: after ``statement``, under the name ``target``.
 
@@ -607,6 +619,8 @@ class TrainingScript:
     """What steps draw once for their batch, though dropout and noise differ by rank: rank 0 draws it for all."""
     sample_generators: tuple[Site, ...] = ()
     """Calls that make generators of the script's own from which samples are drawn: they have one seed on all ranks."""
+    kept_generators: tuple[SampleGenerator, ...] = ()
+    """Those of objects that have drawn something else from them before."""
     worker_seeds: tuple[Site, ...] = ()
     """Numbers by which a `worker_init_fn` seeds the workers of a loader, the same on all ranks."""
     worker_generators: tuple[Site, ...] = ()

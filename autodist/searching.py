@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 
 from autodist.interpreter import Event, Interpreter
 from autodist.rule import Severity
 from autodist.script import Concern, Search, Site
-from autodist.source import argument, last_name
-from autodist.values import NOTHING, External, Items, Object
+from autodist.source import argument, last_name, shortened
+from autodist.values import NOTHING, External, Function, Items, Object, Table, Value
 
 SEARCHING = frozenset("fmin maximize minimize optimize search tune".split())
 """What libraries call a search whose objective they are given."""
+RUNNING = frozenset(
+    (
+        "absl accelerate argbind argh backoff builtins click clize cloudpickle cyclopts defopt dill docopt draccus "
+        "fire func_timeout gin hydra invoke IPython joblib jsonargparse lightning line_profiler loguru "
+        "memory_profiler mlflow numpy plac pyinstrument retry retrying sacred scipy simple_parsing tenacity tqdm "
+        "typer tyro viztracer wrapt"
+    ).split()
+)
+"""Libraries that run what they are given as it is, once or until it succeeds: command lines, profilers, retries."""
 ALONE = "each rank would search for itself, and train other models than the ranks it averages gradients with"
 AROUND = "search around the converted script instead: let each trial start it by torchrun, and read what it prints"
 REASONS = {
@@ -60,13 +70,61 @@ def refusals(run: Interpreter) -> Iterator[Concern]:
         yield _refused(event, run)
     for event in run.of("calls_back"):
         called = last_name(event.node.func) if isinstance(event.node, ast.Call) else ""
-        if called in SEARCHING and _library(event, run) != "scipy" and _trains(event, run):
+        if called in SEARCHING and _library(event.node, run) != "scipy" and _trains(event, run):
             yield _refused(event, run)
     for event in run.of("search"):
         yield from _of_study(event, run)
     for event in run.of("led_search"):
         if (concern := _led(event, run)) is not None:
             yield concern
+
+
+def given_to_unknown(run: Interpreter) -> Iterator[Concern]:
+    """Where a library of which nothing is known is given a function that trains: it may be a search."""
+    training = _entered(run, "backward") & _entered(run, "step")  # a closure leaves the step to its optimizer
+    names = {getattr(each, "name", None) for each in training}
+    calls = [each for each in run.sources if isinstance(each, ast.Call)] if training else []
+    for call in calls:
+        told = (run.values.get(each, NOTHING) for each in (*call.args, *(keyword.value for keyword in call.keywords)))
+        library = _library(call, run)
+        if not _is_unknown(library) or not any(
+            _does(each, training, names) for given in told for each in _run_by(given)
+        ):
+            continue
+        source = run.sources[call]
+        message = (
+            f"{shortened(source.code(call))} is given a function that trains, and it is not known how often {library} "
+            f"calls it, with what and in which process: all ranks must train alike. If it chooses hyperparameters, "
+            f"{ALONE}: {AROUND}"
+        )
+        yield Concern("AD704", source, call, message, Severity.WARNING)
+
+
+def _is_unknown(library: str) -> bool:
+    """Whether nothing says how a library calls what it is given."""
+    return (
+        library not in ("", "arguments")
+        and not library.startswith("torch")
+        and library not in {*RUNNING, *sys.stdlib_module_names}
+    )
+
+
+def _run_by(value: Value, depth: int = 3) -> Iterator[ast.AST]:
+    """The functions of the project that what is given a value may call: it, or what it holds."""
+    for thing in value.things if depth else ():
+        if isinstance(thing, Function):
+            yield thing.node
+        elif isinstance(thing, Object):
+            yield from (each.node for each in thing.functions("__call__"))
+        elif isinstance(thing, Items | Table):
+            for part in thing.parts if isinstance(thing, Items) else thing.entries.values():
+                yield from _run_by(part, depth - 1)
+
+
+def _does(function: ast.AST, training: set[ast.AST], names: set[str | None]) -> bool:
+    """Whether a function trains, or calls one that does."""
+    called = (each for each in ast.walk(function) if isinstance(each, ast.Call))
+    return function in training or any(last_name(each.func) in names for each in called)
 
 
 def _led(event: Event, run: Interpreter) -> Concern | None:
@@ -127,23 +185,31 @@ def _training(run: Interpreter) -> set[str]:
 
 def _trains(event: Event, run: Interpreter) -> bool:
     """Whether a library is given a function that trains."""
-    given = {each.node for each in event.value.functions}
-    return any(call.function.node in given for backward in run.of("backward") for call in backward.calls)
+    return not _entered(run, "backward").isdisjoint(each.node for each in event.value.functions)
 
 
-def _library(event: Event, run: Interpreter) -> str:
+def _entered(run: Interpreter, kind: str) -> set[ast.AST]:
+    """The functions in which, or below which, something happens."""
+    return {call.function.node for each in run.of(kind) for call in each.calls}
+
+
+def _library(call: ast.AST, run: Interpreter) -> str:
     """The library that a call goes to: `hyperopt`"""
-    assert isinstance(event.node, ast.Call)
-    func = event.node.func
+    assert isinstance(call, ast.Call)
+    func = call.func
     owner = run.values.get(func.value, NOTHING).things if isinstance(func, ast.Attribute) else frozenset()
     things = (*run.values.get(func, NOTHING).things, *owner)
-    names = (each.name for each in things if isinstance(each, External | Object))
-    return next(names, "").partition(".")[0]
+    asked = func.attr if isinstance(func, ast.Attribute) else "__call__"
+    names = [each.name for each in things if isinstance(each, External)]
+    for each in things:
+        if isinstance(each, Object) and not (each.cls is not None and each.cls.find(asked)):
+            names += each.library_classes
+    return next(iter(names), "").partition(".")[0]
 
 
 def _refused(event: Event, run: Interpreter) -> Concern:
     assert isinstance(event.node, ast.Call)
-    library, code = _library(event, run), event.source.code(event.node.func)
+    library, code = _library(event.node, run), event.source.code(event.node.func)
     by = f"{code} of {library}" if library and not code.startswith(library) else code
     message = f"{by} {REASONS.get(library, f'chooses hyperparameters: {ALONE}; {AROUND}')}"
     return Concern("AD902", event.source, event.node, message, Severity.REFUSAL)

@@ -224,6 +224,16 @@ AS_BYTES = (
 )
 """`gather_rows` of types that gloo and NCCL do not send: short integers and complex numbers."""
 
+SETTINGS_AS_ON_RANK_ZERO = """\
+def with_settings_of_rank_zero(run):
+    \"\"\"A sweep sets the configuration of rank 0's run, which all ranks take.\"\"\"
+    settings = as_on_rank_zero(dict(run.config))
+    if {d}.get_rank() != 0:
+        run.config.update(settings, allow_val_change=True)
+    return run
+
+
+"""
 AS_ON_RANK_ZERO = '''\
 def as_on_rank_zero(value):
     """The value that rank 0 has."""

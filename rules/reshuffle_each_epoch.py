@@ -150,7 +150,7 @@ def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[F
                 _calls_set_epoch(source) for source in (script.project.sources if loader.sharded else [epoch.source])
             ):
                 continue
-            if not loader.sharded and is_made_for(epoch, loader):
+            if not loader.sharded and is_made_for(epoch, loader, script):
                 continue  # its sampler is seeded anew
             if epoch.loader is None:
                 message = (

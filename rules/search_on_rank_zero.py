@@ -83,6 +83,7 @@ def search_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fi
     writes to the same storage. Rank 0 alone makes the study and asks its sampler and its pruner; the other ranks get
     what it suggests and decides. After each trial they hold a copy of its trials, so that what reads the study finds
     the same everywhere. hyperopt's `fmin` is called on rank 0 alone likewise, and what it tries is tried by all ranks.
+    A library of which nothing is known, and which is given a function that trains, may search: that is said.
     """
     if not script.trains or script.distributed:
         return
@@ -113,6 +114,9 @@ def search_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fi
 
     for site in script.search.led:
         yield _led(script, context, site)
+    for concern in script.concerns:
+        if concern.code == "AD704":
+            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
 
 
 def _led(script: TrainingScript, context: Context, site: Site) -> Finding:

@@ -393,7 +393,7 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
                 )
                 yield Finding(source, call, message, severity=Severity.WARNING)
             imports, more = (*imports, *needed, *(later or ())), ""
-            if loader.epochs and all(is_made_for(epoch, loader) for epoch in loader.epochs):
+            if any(is_made_for(epoch, loader, script) for epoch in loader.epochs):
                 passes, count = counting(script, context, source)
                 imports, more = (*imports, *count), f"next({passes})"
             elif call in loader.beside:

@@ -10,7 +10,7 @@ from autodist.source import Source
 from autodist.spread import Spread
 from autodist.values import NOTHING, External, Object
 
-from ._collectives import AS_ON_RANK_ZERO
+from ._collectives import AS_ON_RANK_ZERO, SETTINGS_AS_ON_RANK_ZERO
 from ._preamble import Planned, argument, defined, dist, free_name, imported, negated, planned, rank_zero, unguarded
 
 EXAMPLES = [
@@ -233,18 +233,27 @@ def _settings_of_sweep(script: TrainingScript, site: Site, context: Context) -> 
         return ()
     d, imports = dist(context, site.source)
     helper = defined(script, site.source, AS_ON_RANK_ZERO.replace("{d}", d))
-    assert isinstance(site.node, ast.Call) and isinstance(site.node.func, ast.Attribute)
-    wandb, name = site.source.code(site.node.func.value), free_name(site.source, "settings")
+    call, block = site.node, site.statement
+    assert isinstance(call, ast.Call)
+    if not isinstance(call.func, ast.Attribute) or not _goes_on_with(block, call):
+        made = defined(script, site.source, SETTINGS_AS_ON_RANK_ZERO.replace("{d}", d))
+        wrapped = planned(site.source, WrapExpr(call, "with_settings_of_rank_zero({})"))
+        return (*imports, *helper, *made, *wrapped)
+    wandb, name = site.source.code(call.func.value), free_name(site.source, "settings")
     code = (
         f"{name} = as_on_rank_zero(dict({wandb}.config))\n"
         f"if {d}.get_rank() != 0:\n    {wandb}.config.update({name}, allow_val_change=True)  # a sweep sets rank 0's\n"
     )
-    block = site.statement
-    return (
-        *imports,
-        *helper,
-        *planned(site.source, (Prepend if isinstance(block, ast.With) else InsertAfter)(block, code)),
-    )
+    edit = (Prepend if isinstance(block, ast.With) else InsertAfter)(block, code)
+    return (*imports, *helper, *planned(site.source, edit))
+
+
+def _goes_on_with(statement: ast.stmt, call: ast.Call) -> bool:
+    """Whether a statement does nothing but make a run and give it a name, so that the next one finds it made: no
+    `return wandb.init()`, and none that reads the configuration itself."""
+    if isinstance(statement, ast.With):
+        return [item.context_expr for item in statement.items] == [call]
+    return isinstance(statement, (ast.Expr, ast.Assign, ast.AnnAssign)) and statement.value is call
 
 
 def _is_read(node: ast.AST, source: Source) -> bool:

@@ -4,9 +4,9 @@ import ast
 import textwrap
 from collections.abc import Iterator
 
-from autodist.edits import Edit, InsertBefore, RemoveArgument, ReplaceExpr, WrapExpr
+from autodist.edits import Edit, InsertAfter, InsertBefore, RemoveArgument, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
-from autodist.script import TrainingScript
+from autodist.script import SampleGenerator, TrainingScript
 
 from ._collectives import DRAWN_BY_RANK_ZERO
 from ._preamble import argument, defined, dist, imported, planned
@@ -204,7 +204,8 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
     stop, the ranks go on drawing alike, so that they agree. What a step draws once for its whole batch (a number by
     which it decides, a length, a vector that is added to all samples) rank 0 draws for all of them. A `worker_init_fn`
     that seeds workers by a number which all ranks have adds the rank to it, as does a generator that a data set keeps
-    for its samples; a loader whose workers augment is not given a generator that all ranks seed alike.
+    for its samples: once it has drawn its split, which all ranks must have alike. A loader whose workers augment is not
+    given a generator that all ranks seed alike.
     """
     if not script.trains or script.distributed:
         return
@@ -231,6 +232,15 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
             d, imports = dist(context, made.source)
             fix = Fix((*imports, *planned(made.source, WrapExpr(seed_of, f"{{}} + {d}.get_rank()"))))
             yield Finding(made.source, made.node, "every rank would draw the same noise for its samples", fix)
+    for kept in script.kept_generators:
+        d, imports = dist(context, kept.source)
+        if kept.seed is None:
+            code = f"{kept.name}.manual_seed({kept.name}.initial_seed() + 1 + {d}.get_rank())"
+        else:
+            code = f"{kept.name} = {_seeded_by_rank(kept, d)}"
+        code += "  # what is drawn for samples differs by rank\n"
+        fix = Fix((*imports, *planned(kept.source, InsertAfter(kept.last, code))))
+        yield Finding(kept.source, kept.node, "every rank would draw the same noise for its samples", fix)
     for seed in script.worker_seeds:
         os, os_import = imported(context, seed.source, "os")
         # a worker that is not forked has no process group, and torchrun's environment all the same
@@ -268,3 +278,11 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
     for concern in script.concerns:
         if concern.code == "AD702":
             yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+
+
+def _seeded_by_rank(kept: SampleGenerator, d: str) -> str:
+    """The call that makes a generator, with a seed that no rank has drawn from."""
+    assert kept.seed is not None
+    known = isinstance(kept.seed, ast.Constant) and isinstance(kept.seed.value, int)
+    start = str(kept.seed.value + 1) if known else f"{kept.source.code(kept.seed)} + 1"  # type: ignore[attr-defined]
+    return f"{kept.source.code(kept.node.func)}({start} + {d}.get_rank())"

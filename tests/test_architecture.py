@@ -118,7 +118,7 @@ MODELS = """
 
 RANDOMNESS = """
     apart | order_seeds
-    own_noise
+    own_noise | kept
     orders
     dropping
     drawing

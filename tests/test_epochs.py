@@ -377,3 +377,94 @@ def test_a_resumed_run_goes_on_with_the_order_of_its_epoch(tmp_path: Path, loop:
     """Counted by the sampler, the first epochs' orders would come again."""
     code = converted(tmp_path, COUNTED + loop)[0]
     assert [line.strip() for line in code.splitlines() if "set_epoch(" in line] == [expected]
+
+
+ANEW_HEAD = """\
+import functools
+import itertools
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from tqdm import tqdm
+
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(64, 4), torch.randint(3, (64,)))
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def make_loader():
+    return DataLoader(data, batch_size=8, shuffle=True)
+
+
+"""
+MADE = "DataLoader(data, batch_size=8, shuffle=True)"
+HELD = (
+    "class Data:\n    held = None\n\n    METHOD(self):\n        if self.held is None:\n            self.held = MADE\n"
+    "        return self.held\n\n\nd = Data()\n"
+)
+ANEW = {
+    "function": ("", "make_loader()"),
+    "method": (f"class Data:\n    def loader(self):\n        return {MADE}\n\n\nd = Data()\n", "d.loader()"),
+    "property": (
+        f"class Data:\n    @property\n    def loader(self):\n        return {MADE}\n\n\nd = Data()\n",
+        "d.loader",
+    ),
+    "lambda": (f"get = lambda: {MADE}\n", "get()"),
+    "by a name": (f"def get():\n    loader = {MADE}\n    print(len(loader))\n    return loader\n\n\n", "get()"),
+    "of a function": ("def get(count):\n    return make_loader(), count\n\n\n", "get(3)[0]"),
+    "in a dict": ("def get():\n    return {'train': make_loader()}\n\n\n", "get()['train']"),
+    "progress": ("", "tqdm(make_loader())"),
+    "first batches": ("", "itertools.islice(make_loader(), 5)"),
+}
+
+
+def anew(defined: str, loader: str) -> str:
+    """A script that asks for a loader in each epoch."""
+    return (
+        f"{ANEW_HEAD}{defined}for epoch in range(3):\n    for x, y in {loader}:\n        optimizer.zero_grad()\n"
+        "        nn.functional.cross_entropy(model(x), y).backward()\n        optimizer.step()\n"
+    )
+
+
+@pytest.mark.parametrize(("defined", "loader"), ANEW.values(), ids=ANEW)
+def test_a_loader_that_a_function_makes_for_each_pass(tmp_path: Path, defined: str, loader: str) -> None:
+    """All passes had the order of the first."""
+    after, told = converted(tmp_path, anew(defined, loader))
+    assert after.count("seed=torch.initial_seed() + next(passes)") == 1 and "set_epoch" not in after
+    assert after.count("passes = itertools.count()") == 1 and "AD202" not in told
+
+
+KEPT = {
+    "attribute": (HELD.replace("METHOD", "def loader").replace("MADE", MADE), "d.loader()"),
+    "attribute by a function": (HELD.replace("METHOD", "def loader").replace("MADE", "make_loader()"), "d.loader()"),
+    "cache": (f"@functools.lru_cache\ndef get():\n    return {MADE}\n\n\n", "get()"),
+    "property": (HELD.replace("METHOD", "@property\n    def loader").replace("MADE", MADE), "d.loader"),
+    "table": (
+        f"memo = {{}}\n\n\ndef get():\n    if 0 not in memo:\n        loader = {MADE}\n        memo[0] = loader\n"
+        "    return memo[0]\n\n\n",
+        "get()",
+    ),
+    "global": (
+        f"kept = None\n\n\ndef get():\n    global kept\n    if kept is None:\n        kept = {MADE}\n"
+        "    return kept\n\n\n",
+        "get()",
+    ),
+}
+
+
+@pytest.mark.parametrize(("defined", "loader"), KEPT.values(), ids=KEPT)
+def test_a_loader_that_a_function_keeps(tmp_path: Path, defined: str, loader: str) -> None:
+    """Its sampler is made once, so that its seed says nothing of the pass."""
+    after, told = converted(tmp_path, anew(defined, loader))
+    assert "next(passes)" not in after
+    assert "the sampler cannot be told here" in told or ".sampler.set_epoch(epoch)" in after
+
+
+def test_a_loader_that_is_made_in_place_and_by_a_name(tmp_path: Path) -> None:
+    again = "loader = make_loader()\n" + anew("", "loader").removeprefix(ANEW_HEAD)
+    after = converted(tmp_path, anew("", "make_loader()") + again)[0]
+    in_place, _, named = after.partition("loader = make_loader()")
+    assert "seed=torch.initial_seed() + next(passes)" in in_place and "set_epoch" not in in_place
+    assert "loader.sampler.set_epoch(" in named

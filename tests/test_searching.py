@@ -214,6 +214,41 @@ def test_settings_of_a_sweep(tmp_path: Path, search: str, shared: bool) -> None:
     assert ("\nwandb.config.update(settings, allow_val_change=True)  # a sweep sets rank 0's\n" in lines) is shared
 
 
+NESTED = {
+    "returned": "def track():\n    return INIT\n\n\nrun = track()\nfit(run.config.lr)\n",
+    "returned on request": (
+        "def track(on):\n    if on:\n        return INIT\n    return None\n\n\n" "track(True)\nfit(wandb.config.lr)\n"
+    ),
+    "with another": "def track():\n    return INIT, 3\n\n\nrun, _ = track()\nfit(run.config.lr)\n",
+    "of a method": (
+        "class Search:\n    def track(self):\n        return INIT\n\n"
+        "    def run(self):\n        self.tracked = self.track()\n"
+        "        fit(self.tracked.config.lr)\n\n\nSearch().run()\n"
+    ),
+    "lambda": "track = lambda: INIT\nfit(track().config.lr)\n",
+    "in a condition": "run = INIT if data else None\nfit(run.config.lr)\n",
+    "walrus": "if run := INIT:\n    fit(run.config.lr)\n",
+    "its configuration": "config = INIT.config\nfit(config.lr)\n",
+    "read in place": "fit(INIT.config.lr)\n",
+    "with a file": "with INIT as run, open('a.txt') as file:\n    fit(run.config.lr)\n",
+    "yielded": (
+        "import contextlib\n\n\n@contextlib.contextmanager\ndef track():\n    yield INIT\n\n\n"
+        "with track() as run:\n    fit(run.config.lr)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("search", NESTED.values(), ids=NESTED)
+def test_settings_of_a_run_that_is_made_within_a_statement(tmp_path: Path, search: str) -> None:
+    """Lines after a `return` never run, and those after a statement that reads the settings come too late."""
+    after, _ = converted(tmp_path, f"import wandb\n{START}{search.replace('INIT', 'wandb.init()')}")
+    made = 'with_settings_of_rank_zero(wandb.init(mode=None if dist.get_rank() == 0 else "disabled"))'
+    assert search.replace("INIT", made).rpartition("\n\n")[2] in after.replace(" if dist.get_rank() == 0 else None", "")
+    assert after.count("as_on_rank_zero(dict(") == 1 and after.count(made) == 1
+    given = converted(tmp_path, f"import wandb\nfrom wandb import init\n{START}{search.replace('INIT', 'init()')}")[0]
+    assert "with_settings_of_rank_zero(init(mode=" in given
+
+
 REFUSED = {
     "threads": ("study.optimize(objective, n_trials=4, n_jobs=2)", "n_jobs", "several threads at once"),
     "threads by position": ("study.optimize(objective, 4, None, -1)", "-1", "leave n_jobs at 1"),
@@ -289,6 +324,66 @@ def test_threads_that_an_option_asks_for(tmp_path: Path) -> None:
     search = f"{options}jobs = parser.parse_args().jobs\nstudy.optimize(objective, n_trials=4, n_jobs=jobs)\n"
     after, told = converted(tmp_path, f"import optuna\n{START}{OBJECTIVE}{MADE}{search}")
     assert "StudyOnAllRanks(study).optimize(" in after and "leave n_jobs at 1" in told
+
+
+GIVEN = {
+    "of an object": ("tuner = tuning.Tuner(max_trials=3)\ntuner.start(fit)\n", "tuner.start(fit)"),
+    "run": ("runner = tuning.Runner()\nrunner.run(fit)\n", "runner.run(fit)"),
+    "function": ("from agents import agent\n\nagent(fit)\n", "agent(fit)"),
+    "by keyword": ("tuning.launch(trial=fit, count=3)\n", "tuning.launch("),
+    "to a constructor": ("tuning.Search(f=fit).run()\n", "tuning.Search("),
+    "partial": ("import functools\n\ntuning.go(functools.partial(fit, width=9))\n", "tuning.go("),
+    "lambda": ("tuning.go(lambda lr: fit(lr))\n", "tuning.go("),
+    "in a list": ("tuning.go([fit])\n", "tuning.go("),
+    "in a dict": ("tuning.go({'objective': fit})\n", "tuning.go("),
+    "method": ("class Fit:\n    def run(self):\n        fit(0.1)\n\n\ntuning.go(Fit().run)\n", "tuning.go("),
+    "object": ("class Fit:\n    def __call__(self, lr):\n        fit(lr)\n\n\ntuning.go(Fit())\n", "tuning.go("),
+    "inherited": ("class Tuner(tuning.Tuner):\n    pass\n\n\nTuner().start(fit)\n", "Tuner().start(fit)"),
+    "other processes": ("import submitit\n\nsubmitit.AutoExecutor('a').submit(fit, 0.1)\n", ".submit(fit"),
+}
+
+
+@pytest.mark.parametrize(("search", "at"), GIVEN.values(), ids=GIVEN)
+def test_a_library_that_nobody_knows_may_search(tmp_path: Path, search: str, at: str) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(f"import tuning\n{START}{search}")
+    (said,) = (each for each in convert(Project.load(path), Config()).diagnostics if each.code == "AD704")
+    assert "it is not known how often" in said.message and at in path.read_text().splitlines()[said.line - 1]
+
+
+ONCE = {
+    "fire": "import fire\n\nfire.Fire(fit)\n",
+    "absl": "from absl import app\n\napp.run(lambda argv: fit(0.1))\n",
+    "typer": "import typer\n\ntyper.run(fit)\n",
+    "a command": "import typer\n\napp = typer.Typer()\napp.command()(fit)\napp()\n",
+    "tyro": "import tyro\n\ntyro.cli(fit)\n",
+    "jsonargparse": "from jsonargparse import CLI\n\nCLI(fit)\n",
+    "click": "import click\n\n\n@click.command()\ndef main():\n    fit(0.1)\n\n\nmain()\n",
+    "hydra": "import hydra\n\n\n@hydra.main(config_path=None)\ndef main(config):\n    fit(0.1)\n\n\nmain()\n",
+    "thread": "import threading\n\nthreading.Thread(target=fit, args=(0.1,)).start()\n",
+    "pool": "from concurrent.futures import ThreadPoolExecutor\n\nThreadPoolExecutor().submit(fit, 0.1).result()\n",
+    "exit": "import atexit\n\natexit.register(fit, 0.1)\n",
+    "signal": "import signal\n\nfit(0.1)\nsignal.signal(signal.SIGUSR1, fit)\n",
+    "spawn": "import torch.multiprocessing as mp\n\nmp.spawn(fit, nprocs=1)\n",
+    "notebook": "from accelerate import notebook_launcher\n\nnotebook_launcher(fit, (0.1,))\n",
+    "profile": "import cProfile\n\ncProfile.Profile().runcall(fit, 0.1)\n",
+    "lines": "from line_profiler import LineProfiler\n\nLineProfiler()(fit)(0.1)\n",
+    "options": (
+        "import argparse\n\nparser = argparse.ArgumentParser()\nparser.set_defaults(run=fit)\n"
+        "parser.parse_args().run(0.1)\n"
+    ),
+    "its own": "class Runner:\n    def run(self, function):\n        return function(0.1)\n\n\nRunner().run(fit)\n",
+    "what it returns": "import tuning\n\ntuning.note(fit(0.1))\n",
+    "a trainer": (
+        "import tuning\n\n\nclass Trainer:\n    def train(self):\n        fit(0.1)\n\n\n"
+        "trainer = Trainer()\ntrainer.train()\ntuning.note(trainer)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("search", ONCE.values(), ids=ONCE)
+def test_what_runs_a_function_once_is_no_search(tmp_path: Path, search: str) -> None:
+    assert "AD704" not in converted(tmp_path, START + search)[1]
 
 
 def test_a_script_that_trains_elsewhere_may_search(tmp_path: Path) -> None:

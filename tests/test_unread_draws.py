@@ -206,6 +206,123 @@ def test_a_generator_that_a_data_set_keeps(tmp_path: Path, made: str, expected: 
     assert "dist.get_rank())\n        self.start" not in converted(tmp_path, drawn)[0]  # all ranks have one start
 
 
+ORDER = "self.order = self.rng.permutation(32)"
+NOISE = "x + float(self.rng.normal())"
+TORCH_NOISE = "x + torch.rand(2, generator=self.rng)"
+TORCH_KEPT = "torch.Generator().manual_seed(0)"
+TORCH_AGAIN = "self.rng.manual_seed(self.rng.initial_seed() + 1 + dist.get_rank())"
+KEPT = {
+    "permutation": (f"self.rng = np.random.default_rng(3)\n{ORDER}", NOISE, "self.rng = np.random.default_rng(4 + "),
+    "seed of an argument": (
+        f"self.rng = np.random.default_rng(seed)\n{ORDER}",
+        NOISE,
+        "self.rng = np.random.default_rng(seed + 1 + ",
+    ),
+    "RandomState": (f"self.rng = np.random.RandomState(3)\n{ORDER}", NOISE, "= np.random.RandomState(4 + "),
+    "Random": (
+        "self.rng = random.Random(3)\nself.order = self.rng.sample(range(32), 32)",
+        "x + self.rng.random()",
+        "self.rng = random.Random(4 + ",
+    ),
+    "split by a method": ("self.rng = np.random.default_rng(3)\nself.split()", NOISE, "= np.random.default_rng(4 + "),
+    "split by a function": (
+        "self.rng = np.random.default_rng(3)\nself.order = shuffled(32, self.rng)",
+        NOISE,
+        "= np.random.default_rng(4 + ",
+    ),
+    "noise of a function": (
+        f"self.rng = np.random.default_rng(3)\n{ORDER}",
+        "x + draw(self.rng)",
+        "self.rng = np.random.default_rng(4 + ",
+    ),
+    "torch": (f"self.rng = {TORCH_KEPT}", TORCH_NOISE, TORCH_AGAIN),
+    "torch in two steps": ("self.rng = torch.Generator()\nself.rng.manual_seed(seed)", TORCH_NOISE, TORCH_AGAIN),
+    "torch in place": (f"self.rng = {TORCH_KEPT}", "x + torch.zeros(2).normal_(generator=self.rng)", TORCH_AGAIN),
+    "torch and a split": (
+        f"self.rng = {TORCH_KEPT}\nself.order = torch.randperm(32, generator=self.rng)",
+        TORCH_NOISE,
+        TORCH_AGAIN,
+    ),
+}
+HELPERS = """\
+def shuffled(count, rng):
+    return rng.permutation(count)
+
+
+def draw(rng):
+    return float(rng.normal())
+
+
+class Points"""
+
+
+def keeping(made: str, read: str, data: str = "Points()") -> str:
+    """A script whose data set makes a generator, splits by it and draws noise from it."""
+    text = script(data, "nn.Linear(2, 4)", read=read).replace("class Points", HELPERS)
+    text = text.replace("transform=None):", "transform=None, seed=5):")
+    text = text.replace("from torchvision import datasets, transforms\n", "").replace("transforms.Compose", "list")
+    body = made.replace("\n", "\n        ")
+    if ".split()" in made:
+        split = "    def split(self):\n        self.order = self.rng.permutation(32)\n\n"
+        text = text.replace("    def __len__", f"{split}    def __len__")
+    return text.replace("view(32, 2), transform\n", f"view(32, 2), transform\n        {body}\n")
+
+
+@pytest.mark.parametrize(("made", "read", "expected"), KEPT.values(), ids=KEPT)
+def test_a_generator_that_draws_splits_too(tmp_path: Path, made: str, read: str, expected: str) -> None:
+    """Ranks split alike, and draw noise of their own once the data set is made."""
+    after = converted(tmp_path, keeping(made, read))[0]
+    constructor = after.partition("def __init__(self, transform=None")[2].partition("    def ")[0]
+    assert all(line.strip() in constructor for line in made.splitlines())
+    assert expected in constructor.rstrip().splitlines()[-1] and constructor.count("dist.get_rank()") == 1
+
+
+ALIKE = {
+    "split later": ("self.rng = np.random.default_rng(3)", NOISE, "    train_set.rng.permutation(32)\n"),
+    "split each epoch": (
+        "self.rng = np.random.default_rng(3)\nself.split()",
+        NOISE,
+        "    train_set.split()\n",
+    ),
+    "constructor that returns": (f"self.rng = np.random.default_rng(3)\n{ORDER}\nif seed:\n    return", NOISE, ""),
+    "list of seeds": (f"self.rng = np.random.default_rng([3, 4])\n{ORDER}", NOISE, ""),
+    "evaluated by it": ("self.rng = np.random.default_rng(3)", NOISE, "    print([*DataLoader(Points())])\n"),
+    "of the module": ("self.order = RNG.permutation(32)", "x + float(RNG.normal())", ""),
+    "of the module, torch": ("self.rng = 0", "x + torch.rand(2, generator=OWN)", ""),
+    "given": ("self.rng = torch_rng", TORCH_NOISE, ""),
+    "made when first read": ("self.rng = None", "x + self.late()", ""),
+}
+
+
+@pytest.mark.parametrize(("made", "read", "more"), ALIKE.values(), ids=ALIKE)
+def test_generators_that_stay_alike_are_said(tmp_path: Path, made: str, read: str, more: str) -> None:
+    text = keeping(made.replace("torch_rng", "transform"), read, "Points(OWN)" if "torch_rng" in made else "Points()")
+    globals_ = "RNG = np.random.default_rng(3)\nOWN = torch.Generator().manual_seed(3)\n\n\ndef shuffled"
+    text = text.replace("def shuffled", globals_, 1).replace("    loader = ", f"{more}    loader = ", 1)
+    late = "    def late(self):\n        if self.rng is None:\n            self.rng = np.random.default_rng(3)\n"
+    text = text.replace("    def __len__", f"{late}        return self.rng.random()\n\n    def __len__")
+    after, told = converted(tmp_path, text)
+    assert "all ranks draw alike: what is drawn repeats from rank to rank" in told
+    assert "default_rng(3 + " not in after and ".initial_seed() + 1" not in after
+
+
+def test_a_generator_of_one_sample(tmp_path: Path) -> None:
+    """What is seeded by the number of a sample is the same on whichever rank reads it."""
+    for read in (
+        "x + np.random.default_rng(i).normal()",
+        "x + torch.rand(2, generator=torch.Generator().manual_seed(i))",
+    ):
+        assert "AD702" not in converted(tmp_path, keeping("self.rng = 0", read))[1]
+
+
+def test_the_group_is_joined_before_a_generator_asks_for_the_rank(tmp_path: Path) -> None:
+    text = keeping("self.rng = 0", "x + float(RNG.normal())").replace(
+        "def shuffled", "RNG = np.random.default_rng(3)\n\n\ndef shuffled"
+    )
+    after = converted(tmp_path, text)[0]
+    assert after.index("\nsetup_distributed()\n") < after.index("RNG = np.random.default_rng(3 + dist.get_rank())")
+
+
 def test_numbers_of_numpy_that_are_drawn_alike_are_a_fault(tmp_path: Path, zygote: Zygote | None) -> None:
     compose = (
         "class Compose:\n    def __init__(self, steps):\n        self.steps = steps\n\n    def __call__(self, x):\n"
@@ -222,3 +339,65 @@ def test_numbers_of_numpy_that_are_drawn_alike_are_a_fault(tmp_path: Path, zygot
         ).worlds[0]
         assert world.equal == (name == "equal"), world.reason
         assert ("noise-alike" in {finding.kind for finding in world.findings}) == (name == "alike")
+
+
+STREAM = """\
+import random
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
+from torchvision import transforms
+
+RNG = np.random.default_rng(3)
+
+
+def collate(batch):
+    return torch.stack([x for x, _ in batch]) + COLLATED, torch.tensor([y for _, y in batch])
+
+
+class Points(IterableDataset):
+    def __init__(self):
+        self.rng = np.random.default_rng(3)
+        self.crop = transforms.RandomCrop(2)
+
+    def __iter__(self):
+        for i, x in enumerate(torch.arange(64.0).view(32, 2)):
+            yield READ, i % 4
+
+
+torch.manual_seed(0)
+np.random.seed(0)
+random.seed(0)
+loader = DataLoader(Points(), batch_size=8, collate_fn=collate)
+model = nn.Linear(2, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "collated", "said"),
+    [
+        ("x + np.random.normal()", "0", False),
+        ("x + random.random()", "0", False),
+        ("x + torch.randn(2)", "0", False),
+        ("x + self.rng.normal()", "0", False),
+        ("self.crop(x)", "0", False),
+        ("x", "float(np.random.randn())", True),
+        ("x", "random.random()", True),
+        ("x", "torch.randn(len(batch), 2)", True),
+        ("x", "float(RNG.normal())", True),
+        ("x", "torch.tensor([[RNG.uniform()] for _ in batch])", True),
+    ],
+)
+def test_streams(tmp_path: Path, read: str, collated: str, said: bool) -> None:
+    """Each rank reads the whole stream and draws for all samples, of which it takes its own; it puts together its own
+    batches alone, and draws for them what the others do."""
+    told = converted(tmp_path, STREAM.replace("READ", read).replace("COLLATED", collated))[1]
+    assert ("all ranks draw alike" in told) is said

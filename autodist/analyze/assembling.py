@@ -42,7 +42,7 @@ from autodist.analyze.device_numbers import device_numbers
 from autodist.analyze.devices import asked_devices, hidden_devices, loads_of, names_device, takes_gpu
 from autodist.analyze.going_apart import gone_apart
 from autodist.analyze.group import gathered_without_group, sometimes_joined, without_group
-from autodist.analyze.handmade import draw_sites, drawn_alike, left_seeded, masks_alike, picked_apart
+from autodist.analyze.handmade import draw_sites, drawn_alike, generators_alike, left_seeded, masks_alike, picked_apart
 from autodist.analyze.launched import is_distributed, never_joined
 from autodist.analyze.loaders import evaluation_loaders, evaluation_samplers, sampler_concerns, sharded_loaders
 from autodist.analyze.losses import amplified, amplified_in_part, gradients_alone, loss_concerns, normalised_twice, sums
@@ -211,6 +211,7 @@ def assembled(
     for_all = () if is_distributed(run) else tuple(randomness.drawn_for_all(run, apart, dealt, shares))
     batch_sizes = [site for site in batch_sizes if all(site.node not in each.divided for each in for_all)]
     of_samples = {} if is_distributed(run) else randomness.generators_of_samples(loaders, run)
+    kept, kept_alike = ((), ()) if is_distributed(run) else randomness.kept_generators(loaders, of_samples, run)
     apart_seeds = [
         randomness.seeds_of(event)
         for event in run.of("unseeded")
@@ -315,6 +316,7 @@ def assembled(
         drawn_for_all=for_all,
         common_draws=common if apart else (),
         sample_generators=tuple(Site(each.source, each.node) for each in of_samples.values()),
+        kept_generators=kept,
         worker_seeds=tuple(worker_seeds.alike(loaders, run)),
         worker_generators=tuple(Site(each.source, each.node) for each in own_generators if apart and not each.mixed),
         names_device=names_device(project),
@@ -329,6 +331,8 @@ def assembled(
             *naming.concerns(run),
             *picked_apart(run, apart, varied, common),
             *left_seeded(run),
+            *generators_alike(kept_alike),
+            *(searching.given_to_unknown(run) if not is_distributed(run) else ()),
             *(normalised_twice(run) if not is_distributed(run) else ()),
             *in_small_batches(run, loaders, squeezed),
             *masks_alike(

@@ -177,11 +177,13 @@ def setup_of(script: TrainingScript, run: Interpreter, early: Iterable[Event]) -
     taken = [e for kind in ("clock", "unseeded") for e in run.of(kind) if e.node in alike]
     apart = (*script.downloads, script.guards, script.prepared_alone, script.fetched_anew)
     waited = frozenset(site.node for sites in apart for site in sites)
+    by_rank = {each.node for each in script.sample_generators} | {each.node for each in script.kept_generators}
     needed = [
         e
         for e in run.events
         if e.kind == "print"
         or _needs_group(e)
+        or _makes_one_of(by_rank, e)
         or e in taken
         or e.kind in ("exists", "load", "read", "write")
         and regions.within(e, waited)
@@ -227,6 +229,14 @@ def _has_workers(run: Interpreter) -> bool:
 
 def _without_docstring(body: list[ast.stmt]) -> ast.stmt:
     return next((s for s in body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))), body[-1])
+
+
+def _makes_one_of(generators: set[ast.AST], event: Event) -> bool:
+    """Whether one of some generators is made, or an object that has one."""
+    if event.kind == "generator":
+        return event.node in generators
+    made = [t.cls for t in event.value.things if isinstance(t, Object) and t.cls] if event.kind == "make" else []
+    return bool(generators) and any(not generators.isdisjoint(ast.walk(each.node)) for each in made)
 
 
 def _matters(event: Event) -> bool:

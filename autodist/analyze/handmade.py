@@ -500,6 +500,18 @@ def drawn_alike(
         yield Concern("AD702", source, node, message, Severity.WARNING)
 
 
+def generators_alike(kept: Iterable[Site]) -> Iterator[Concern]:
+    """Generators for samples that begin alike on all ranks, and from which other things may be drawn."""
+    for site in kept:
+        code = shortened(site.source.code(site.node)) if isinstance(site.node, ast.expr) else "this"
+        message = (
+            f"{code} draws for this rank's samples, and all ranks draw alike: what is drawn repeats from rank to rank "
+            "within a batch. Other things may be drawn from it, which ranks must have alike: give the samples a "
+            "generator of their own, seeded by rank"
+        )
+        yield Concern("AD702", site.source, site.node, message, Severity.WARNING)
+
+
 def masks_alike(draws: Iterable[Draw], loaders: Iterable[Loader], alike: bool) -> Iterator[Concern]:
     """Where ranks take their shares of batches and go on drawing ``alike``: what one drops out, all of them do."""
     for draw in draws if alike else ():

@@ -53,6 +53,7 @@ class Draws(Contents):
         library = "random" if name == "random.Random" else "numpy.random"
         make = partial(Object, library, frozenset(["generator"]), node, scope.source, self._path)
         made = of(self._remember(node, make, "generator"))
+        self.event("generator", node, scope, made)
         if self._is_fresh([*args, *keywords.values()]):
             self.event("unseeded", node, scope, made)
         return made

@@ -2,7 +2,7 @@
 
 `drawing.py` finds what draws, and from which generator; `dropping.py` the models that drop out, `orders.py` what
 samplers and steps draw for the order of samples, `order_seeds.py` the seed that it follows, `own_noise.py` what is
-drawn for a rank's own. `apart.py` says where ranks may go apart.
+drawn for a rank's own, `kept.py` the generators that data sets keep. `apart.py` says where ranks may go apart.
 """
 
 from autodist.randomness.apart import diverge, draws_data, drops_alike, left_seeded, picked_apart, sees_all
@@ -18,6 +18,7 @@ from autodist.randomness.drawing import (
     seeded,
     seeds_of,
 )
+from autodist.randomness.kept import kept_generators
 from autodist.randomness.order_seeds import order_seeds
 from autodist.randomness.orders import ordering, parted_orders, picks_of_all, unseeded_samplers, with_shared_order
 from autodist.randomness.own_noise import (
@@ -43,6 +44,7 @@ __all__ = [
     "is_noise_of_evaluation",
     "is_of_sampler",
     "is_per_sample",
+    "kept_generators",
     "left_seeded",
     "libraries_of",
     "noise",

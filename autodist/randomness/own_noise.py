@@ -50,7 +50,7 @@ def augmenting(loaders: Iterable[Loader], run: Interpreter) -> list[augmentation
     """What a rank itself draws for the samples that it reads, from generators that all of them seed alike, or that a
     library has seeded."""
     alike = {"torch", "imgaug", *seeded(run), *drawn(run)}
-    found = [each for loader in loaders for each in augmentation.per_sample(loader.object, run)]
+    found = [each for loader in loaders for each in augmentation.per_sample(loader.object, run, loader.iterable)]
     return [each for each in (*found, *in_steps(run)) if each.library in alike]
 
 
@@ -67,7 +67,7 @@ def in_steps(run: Interpreter) -> Iterator[augmentation.Drawn]:
 
 def augmenting_workers(loaders: Iterable[Loader], run: Interpreter) -> list[augmentation.Drawn]:
     """What workers draw, whom torch seeds from the generator of their rank."""
-    return [each for loader in loaders for each in augmentation.by_workers(loader.object, run)]
+    return [each for loader in loaders for each in augmentation.by_workers(loader.object, run, loader.iterable)]
 
 
 def augmented_alike(loaders: Iterable[Loader], run: Interpreter, varied: frozenset[str]) -> list[augmentation.Drawn]:
@@ -151,14 +151,15 @@ def noise_of_own(run: Interpreter) -> Iterator[Event]:
 
 def generators_of_samples(loaders: Iterable[Loader], run: Interpreter) -> dict[ast.AST, Object]:
     """The generators of the script's own from which the samples of training loaders alone are drawn, by the calls that
-    make them: they begin alike on all ranks."""
+    make them: they begin alike on all ranks. Not those of a module that is imported, before there is a group."""
     ours = {each.object for each in loaders if not each.iterable}
     found = {node: made for each in ours for node, made in augmentation.own_generators(each, run).items()}
     others = {t for event in run.of("loader") for t in event.value.objects("loader")} - ours if found else set()
     for loader in others:
         for node in augmentation.own_generators(loader, run):
             found.pop(node, None)
-    return found
+    entry = run.project.entry
+    return {n: made for n, made in found.items() if made.source is entry or made.source.function(n) is not None}
 
 
 def drawn_for_all(
