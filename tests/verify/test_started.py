@@ -64,3 +64,41 @@ def test_both_by_name_and_converted_first(autodist: Autodist, tmp_path: Path) ->
     assert "python -m pkg.train_ddp\n" in result.output
     assert autodist("verify", "-m", "pkg.train", "-m", "pkg.train_ddp", "--device", "cpu").exit_code == 0
     assert autodist("verify", "pkg/train.py", "pkg/train_ddp.py", "--device", "cpu").exit_code == 0
+
+
+LAYOUTS = {
+    # the folders of the script and of its modules, and the statement that puts these on its path
+    "two up": ("exp/one", ".", "sys.path.append(os.path.join(os.path.dirname(__file__), '..', '..'))"),
+    "one up": ("tools", ".", "sys.path.insert(0, str(Path(__file__).resolve().parents[1]))"),
+    "from where it starts": ("tools", ".", "sys.path.append('.')"),
+    "beside": ("tools", "src", "sys.path.append(os.path.join(os.path.dirname(__file__), '..', 'src'))"),
+    "its own": ("tools", "tools", ""),
+}
+
+
+@pytest.mark.parametrize("output", ["elsewhere", "project/out", "another/tools"])
+@pytest.mark.parametrize("kind", LAYOUTS)
+def test_the_modules_of_a_conversion_are_its_own(
+    autodist: Autodist, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, output: str, zygote: Zygote | None
+) -> None:
+    """Those of the original, which have the same names, have no sampler whose epoch can be set."""
+    script, modules, statement = LAYOUTS[kind]
+    top = tmp_path / "project"
+    files = {
+        f"{script}/train.py": f"import os\nimport sys\nfrom pathlib import Path\n\n{statement}\nfrom lib.data import loader"
+        + "\nimport torch\nfrom torch import nn\n\ntorch.manual_seed(1)\nmodel = nn.Linear(4, 1)\nbatches = loader()\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfor epoch in range(2):\n    for x, y in batches:\n"
+        "        loss = nn.functional.mse_loss(model(x), y)\n        optimizer.zero_grad()\n"
+        "        loss.backward()\n        optimizer.step()\n",
+        f"{modules}/lib/data.py": "import torch\nfrom torch.utils.data import DataLoader, TensorDataset\n\n\ndef loader():\n"
+        "    x = torch.randn(64, 4)\n    return DataLoader(TensorDataset(x, x.sum(1, True)), batch_size=8, shuffle=True)\n",
+    }
+    for name, text in files.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text(text)
+    monkeypatch.chdir(top)
+    result = autodist("convert", f"{script}/train.py", "--output", f"{tmp_path / output}/")
+    assert result.exit_code == 0, result.output
+    (after,) = (tmp_path / output).rglob("train.py")
+    verdict = verify(top / script / "train.py", after, [2], device="cpu", zygote=zygote)
+    assert verdict.outcome is Outcome.EQUAL, verdict.worlds
