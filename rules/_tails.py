@@ -173,7 +173,9 @@ def _is_order_of(node: ast.expr, total: ast.expr, loop: ast.For, source: Source)
     block = source.block(loop)
     for earlier in reversed(block[: block.index(loop)]):
         if isinstance(earlier, ast.Assign) and ast.unparse(node) in map(ast.unparse, earlier.targets):
-            made = earlier.value
-            named = isinstance(made, ast.Call) and last_name(made.func) in ("permutation", "randperm")
-            return named and bool(made.args) and ast.unparse(made.args[0]) == ast.unparse(total)
+            match earlier.value:
+                case ast.Call(func=func, args=[rows, *_]):
+                    orders = last_name(func) in ("permutation", "randperm")
+                    return orders and ast.unparse(rows) == ast.unparse(total)
+            return False
     return False
