@@ -66,6 +66,37 @@ def test_both_by_name_and_converted_first(autodist: Autodist, tmp_path: Path) ->
     assert autodist("verify", "pkg/train.py", "pkg/train_ddp.py", "--device", "cpu").exit_code == 0
 
 
+SCRIPT_OF_LAYOUT = """\
+import os
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+STATEMENT
+from lib.data import loader
+
+torch.manual_seed(1)
+model = nn.Linear(4, 1)
+batches = loader()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in batches:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+DATA = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def loader():
+    x = torch.randn(64, 4)
+    return DataLoader(TensorDataset(x, x.sum(1, True)), batch_size=8, shuffle=True)
+"""
 LAYOUTS = {
     # the folders of the script and of its modules, and the statement that puts these on its path
     "two up": ("exp/one", ".", "sys.path.append(os.path.join(os.path.dirname(__file__), '..', '..'))"),
@@ -84,15 +115,8 @@ def test_the_modules_of_a_conversion_are_its_own(
     """Those of the original, which have the same names, have no sampler whose epoch can be set."""
     script, modules, statement = LAYOUTS[kind]
     top = tmp_path / "project"
-    files = {
-        f"{script}/train.py": f"import os\nimport sys\nfrom pathlib import Path\n\n{statement}\nfrom lib.data import loader"
-        + "\nimport torch\nfrom torch import nn\n\ntorch.manual_seed(1)\nmodel = nn.Linear(4, 1)\nbatches = loader()\n"
-        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfor epoch in range(2):\n    for x, y in batches:\n"
-        "        loss = nn.functional.mse_loss(model(x), y)\n        optimizer.zero_grad()\n"
-        "        loss.backward()\n        optimizer.step()\n",
-        f"{modules}/lib/data.py": "import torch\nfrom torch.utils.data import DataLoader, TensorDataset\n\n\ndef loader():\n"
-        "    x = torch.randn(64, 4)\n    return DataLoader(TensorDataset(x, x.sum(1, True)), batch_size=8, shuffle=True)\n",
-    }
+    training = SCRIPT_OF_LAYOUT.replace("STATEMENT", statement)
+    files = {f"{script}/train.py": training, f"{modules}/lib/data.py": DATA}
     for name, text in files.items():
         (top / name).parent.mkdir(parents=True, exist_ok=True)
         (top / name).write_text(text)
