@@ -441,7 +441,9 @@ def downloads(node: ast.AST, run: Interpreter) -> bool:
     ):
         return "download" in told and told["download"].const not in (False, None)
     if "torch.hub.load" in names:
-        return "source" not in told or told["source"].const != "local"
+        local = "source" in told and told["source"].const == "local"
+        weights = told.get("pretrained") or told.get("weights")
+        return not (local and weights is not None and weights.const in (False, None) and not weights.things)
     if "datasets.load_dataset" in names:
         files = next((k.value for k in node.keywords if k.arg == "data_files"), None)
         known = told.get("path") or run.values.get(node.args[0], NOTHING) if node.args else told.get("path", NOTHING)

@@ -23,6 +23,7 @@ RUNNING = frozenset(
     ).split()
 )
 """Libraries that run what they are given as it is, once or until it succeeds: command lines, profilers, retries."""
+OPTUNA = frozenset(["optuna", "optuna_integration"])
 ALONE = "each rank would search for itself, and train other models than the ranks it averages gradients with"
 AROUND = "search around the converted script instead: let each trial start it by torchrun, and read what it prints"
 REASONS = {
@@ -74,6 +75,10 @@ def refusals(run: Interpreter) -> Iterator[Concern]:
             yield _refused(event, run)
     for event in run.of("search"):
         yield from _of_study(event, run)
+    searched = run.of("search") or run.of("asks_study")
+    for call in [each for each in run.values if searched and isinstance(each, ast.Call)]:
+        if (concern := _given_trial(call, run)) is not None:
+            yield concern
     for event in run.of("led_search"):
         if (concern := _led(event, run)) is not None:
             yield concern
@@ -125,6 +130,22 @@ def _does(function: ast.AST, training: set[ast.AST], names: set[str | None]) -> 
     """Whether a function trains, or calls one that does."""
     called = (each for each in ast.walk(function) if isinstance(each, ast.Call))
     return function in training or any(last_name(each.func) in names for each in called)
+
+
+def _given_trial(call: ast.Call, run: Interpreter) -> Concern | None:
+    """A call that gives a trial to a function or class of optuna: `upload_artifact(study_or_trial=trial, ...)`."""
+    called = (each.name for each in run.values.get(call.func, NOTHING).things if isinstance(each, External))
+    given = (*call.args, *(keyword.value for keyword in call.keywords))
+    if call not in run.sources or not any(name.partition(".")[0] in OPTUNA for name in called):
+        return None
+    if not any([*run.values.get(each, NOTHING).objects("trial")] for each in given):
+        return None
+    source = run.sources[call]
+    message = (
+        f"gives the trial to {source.code(call.func)}, which needs optuna's own: only rank 0 has that, the others get "
+        "what its methods return; search without it, or around the converted script, started by torchrun for each trial"
+    )
+    return Concern("AD902", source, call, message, Severity.REFUSAL)
 
 
 def _led(event: Event, run: Interpreter) -> Concern | None:

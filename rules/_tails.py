@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.script import TrainingScript
-from autodist.source import Source
+from autodist.source import Source, last_name
 from autodist.spread import COUNT, MEAN, SUM
 from autodist.values import NOTHING, Draw
 
@@ -145,12 +145,37 @@ def early_check(draw: Draw, d: str) -> tuple[ast.stmt, str] | None:
         return None
     lower = node.slice.lower
     for loop in draw.source.ancestors(node):
-        if isinstance(loop, ast.For) and isinstance(lower, ast.Name) and ast.unparse(loop.target) == lower.id:
-            match loop.iter:
+        if not isinstance(loop, ast.For):
+            continue
+        target, rounds = _counting(loop)
+        if isinstance(lower, ast.Name) and ast.unparse(target) == lower.id:
+            match rounds:
                 case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=0), total, step]):
                     counted = _counted(total)
                     same = counted is not None and ast.unparse(counted) == ast.unparse(node.value)
+                    same = same or _is_order_of(node.value, total, loop, draw.source)
                     if same and draw.source.code(step) == size:
                         code = f"{draw.source.code(total)} % {size} % {d}.get_world_size() == 0"
                         return loop, f'assert {code}, "the last batch must divide by the number of ranks, too"\n'
     return None
+
+
+def _counting(loop: ast.For) -> tuple[ast.expr, ast.expr]:
+    """What a loop counts by: `i` of `range(...)`, also in `for step, i in enumerate(range(...))`."""
+    match loop.target, loop.iter:
+        case ast.Tuple(elts=[_, target]), ast.Call(func=ast.Name(id="enumerate"), args=[rounds, *_]):
+            return target, rounds
+    return loop.target, loop.iter
+
+
+def _is_order_of(node: ast.expr, total: ast.expr, loop: ast.For, source: Source) -> bool:
+    """Whether a name holds an order of as many rows as a loop goes over: `order = torch.randperm(len(x))`, above it."""
+    block = source.block(loop)
+    for earlier in reversed(block[: block.index(loop)]):
+        if isinstance(earlier, ast.Assign) and ast.unparse(node) in map(ast.unparse, earlier.targets):
+            match earlier.value:
+                case ast.Call(func=func, args=[rows, *_]):
+                    orders = last_name(func) in ("permutation", "randperm")
+                    return orders and ast.unparse(rows) == ast.unparse(total)
+            return False
+    return False

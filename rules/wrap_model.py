@@ -346,9 +346,12 @@ def _not_ready(model: Model, script: TrainingScript) -> str:
 
 
 def _is_on_one_device(site: Site) -> bool:
-    """Whether a model is wrapped on a single GPU as well: `if device == "cuda": model = nn.DataParallel(model)`."""
+    """Whether a model is wrapped on a single GPU as well: `if device == "cuda": model = nn.DataParallel(model)`, or
+    anywhere, `if not isinstance(model, nn.DataParallel):`."""
     parent = site.source.parents.get(site.statement)
     asked = ast.unparse(parent.test).lower() if isinstance(parent, ast.If) else ""
+    if asked.startswith("not isinstance("):
+        return "dataparallel" in asked
     return "cuda" in asked and not any(word in asked for word in SEVERAL)
 
 

@@ -186,7 +186,7 @@ def test_ranks_do_not_wait_where_they_wait_already(tmp_path: Path) -> None:
         'from torchvision import datasets\nrows = datasets.MNIST("data", download=False)\n',
         'from torchvision import datasets\nrows = datasets.MNIST("data")\n',
         'from torchvision import datasets\nrows = datasets.ImageFolder("data")\n',
-        'net = torch.hub.load("hub", "tiny", source="local")\n',
+        'net = torch.hub.load("hub", "tiny", source="local", pretrained=False)\n',
         'from datasets import load_dataset\nrows = load_dataset("csv", data_files="x.csv")\n',
         'from datasets import load_from_disk\nrows = load_from_disk("rows")\n',
         'from transformers import AutoTokenizer\ntokenizer = AutoTokenizer.from_pretrained("./tokenizer")\n',

@@ -99,3 +99,26 @@ def test_shards_that_load_a_state_later(tmp_path: Path) -> None:
     script = SCRIPT.format(resume="", save='model.load_state_dict(torch.load("m.pt", map_location="cpu"))')
     after, _ = converted(tmp_path, script, Strategy.FSDP)
     assert 'model_shards({key.removeprefix("module."): value for key, value in torch.load(' in after
+
+
+ASKED = "if {test}:\n    model = nn.DataParallel(model)"
+
+
+@pytest.mark.parametrize(
+    ("test", "certain"),
+    [
+        ("not isinstance(model, nn.DataParallel)", True),
+        ("not isinstance(model, torch.nn.DataParallel)", True),
+        ("not isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel))", True),
+        ("torch.cuda.device_count() > 1", False),
+        ("not isinstance(model, nn.Sequential)", False),
+        ("os.environ.get('PARALLEL')", False),
+    ],
+)
+def test_a_wrapper_that_the_script_asks_for_first(tmp_path: Path, test: str, certain: bool) -> None:
+    """Where there is a wrapper on any machine, the keys of files change, and that is said."""
+    wrapped = "model = nn.Linear(4, 1)\n" + ASKED.format(test=test)
+    script = SCRIPT.replace("model = nn.DataParallel(nn.Linear(4, 1))", wrapped)
+    script = script.format(resume="", save='torch.save(model.state_dict(), "m.pt")')
+    _, said = converted(tmp_path, script)
+    assert ("have the keys of this wrapper (module.…)" in said) is certain

@@ -94,6 +94,29 @@ def test_sums_say_at_once_what_has_to_divide(tmp_path: Path, script: str) -> Non
     assert check + "    for i in range(0, len(x), 16):" in after
 
 
+COUNTED = "        loss.backward()\n        optimizer.step()\n        total += loss.item() * len(a)\n"
+COUNTED += "    print(total / len(x))\n"
+ORDERED = {
+    "an order": ("for i in range(0, len(x), size):", "order[i : i + size]", True),
+    "numbered": ("for step, i in enumerate(range(0, len(x), size)):", "order[i : i + size]", True),
+    "numbered from one": ("for step, i in enumerate(range(0, len(x), size), 1):", "order[i : i + size]", True),
+    "rows themselves": ("for step, i in enumerate(range(0, len(x), size)):", "torch.arange(65)[i : i + size]", False),
+    "another order": ("for i in range(0, len(x), size):", "torch.cat([order, order])[i : i + size]", False),
+    "counted apart": ("for i in range(0, 65, size):", "order[i : i + size]", False),
+}
+
+
+@pytest.mark.parametrize(("loop", "rows", "known"), ORDERED.values(), ids=ORDERED.keys())
+def test_orders_say_at_once_what_has_to_divide(tmp_path: Path, loop: str, rows: str, known: bool) -> None:
+    script = (
+        BEGIN.format(rows=65)
+        + f"    {loop}\n        rows = {rows}\n{TAKEN}"
+        + STEP.replace("        loss.backward()\n        optimizer.step()\n", COUNTED)
+    )
+    check = "assert len(x) % size % dist.get_world_size() == 0"
+    assert (f"    {check}, " in converted(tmp_path, script)[0]) is known
+
+
 def test_batches_that_always_divide(tmp_path: Path) -> None:
     script = BEGIN.format(rows=64) + SLICES.replace("len(x)", "64") + STEP + SHOWN
     assert "local_rows(x[i : i + 16])" in converted(tmp_path, script)[0]

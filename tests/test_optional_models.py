@@ -90,6 +90,28 @@ SCRIPTS = {
     ),
     "normalised": (f"fine = {NORM} if refined else None\n", "fine", "if fine is not None:\n    if next("),
     "of a function": (FUNCTION, "fine", ASKED),
+    "of a function that gives several": (
+        "def build(refined):\n    head = None\n    if refined:\n        head = nn.Linear(4, 1)\n"
+        "    return 3, head\n\n\n"
+        "size, fine = build(refined)\n",
+        "fine",
+        ASKED,
+    ),
+    "of a pair": ("size, fine = 3, nn.Linear(4, 1) if refined else None\n", "fine", ASKED),
+    "an attribute of a pair": (
+        FUNCTION.replace("fine = build(refined)", "class Task:\n    pass\n\n\ntask = Task()\n")
+        + "task.size, task.fine = 3, build(refined)\n",
+        "task.fine",
+        "if task.fine is not None:\n    task.fine = DDP(task.fine)\n",
+    ),
+    "of a function, in a condition": (
+        FUNCTION.replace(
+            "fine = build(refined)",
+            "if torch.get_num_threads():\n    fine = build(refined)\nelse:\n    fine = build(0)",
+        ),
+        "fine",
+        "fine is not None:\n",
+    ),
     "an attribute": (OBJECT, "task.fine", "            self.fine = DDP(nn.Linear(4, 1))\n"),
     "under a key": (
         "nets = {'coarse': model, 'fine': None}\nif refined:\n    nets['fine'] = nn.Linear(4, 1)\n",
@@ -141,7 +163,7 @@ def test_where_nothing_binds_the_name_otherwise(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("refined", [0, 1])
-@pytest.mark.parametrize("name", ["None before", "of a function", "an attribute"])
+@pytest.mark.parametrize("name", ["None before", "of a function", "of a function that gives several", "an attribute"])
 def test_training_is_the_same_with_it_and_without(
     tmp_path: Path, zygote: Zygote | None, name: str, refined: int
 ) -> None:

@@ -302,6 +302,31 @@ REFUSED = {
         "ng.optimizers.NGOpt(",
         "chooses hyperparameters",
     ),
+    "artifacts of a trial": (
+        "from optuna.artifacts import FileSystemArtifactStore, upload_artifact\n\n\ndef kept(trial):\n"
+        "    upload_artifact(artifact_store=FileSystemArtifactStore('.'), file_path='a.pt', study_or_trial=trial)\n"
+        "    return objective(trial)\n\n\nstudy.optimize(kept, n_trials=3)",
+        "upload_artifact(artifact_store",
+        "gives the trial to upload_artifact, which needs optuna's own",
+    ),
+    "trials tried again": (
+        "from optuna.storages import RetryFailedTrialCallback\n\nstudy.optimize("
+        "lambda trial: fit(0.1 if RetryFailedTrialCallback.retried_trial_number(trial) else 0.2), n_trials=3)",
+        "retried_trial_number(trial)",
+        "gives the trial to RetryFailedTrialCallback.retried_trial_number",
+    ),
+    "callback of another library": (
+        "def pruned(trial):\n    stop = optuna.integration.PyTorchIgnitePruningHandler(trial, 'loss', None)\n"
+        "    return objective(trial)\n\n\nstudy.optimize(pruned, n_trials=3)",
+        "PyTorchIgnitePruningHandler(",
+        "gives the trial to optuna.integration.PyTorchIgnitePruningHandler",
+    ),
+    "trial that is asked for": (
+        "trial = study.ask()\nfit(trial.suggest_float('lr', 0.1, 1.0))\n"
+        "optuna.artifacts.upload_artifact(trial, 'a.pt', None)",
+        "upload_artifact(",
+        "gives the trial to optuna.artifacts.upload_artifact",
+    ),
     "nobody knows it": (
         "import tuning\n\ntuning.Space(9).minimize(lambda lr: fit(lr))",
         "tuning.Space(9).minimize(",
@@ -317,6 +342,21 @@ def test_a_search_that_ranks_cannot_share(tmp_path: Path, search: str, at: str, 
     refusal = convert(Project.load(path), Config()).diagnostics[0]
     assert refusal.code in ("AD902", "AD903") and reason in refusal.message
     assert at in path.read_text().splitlines()[refusal.line - 1]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "print(trial, trial.number)",
+        "import logging\n    logging.info('%s', trial)",
+        "assert isinstance(trial, optuna.Trial | object)",
+        "fit(trial.suggest_float('again', 0.1, 1.0))",
+        "str(trial.params)",
+    ],
+)
+def test_a_trial_that_no_library_needs_itself(tmp_path: Path, use: str) -> None:
+    searched = f"def used(trial):\n    {use}\n    return objective(trial)\n\n\nstudy.optimize(used, n_trials=3)\n"
+    assert "AD902" not in converted(tmp_path, f"import optuna\n{START}{OBJECTIVE}{MADE}{searched}")[1]
 
 
 def test_threads_that_an_option_asks_for(tmp_path: Path) -> None:

@@ -401,3 +401,59 @@ def test_streams(tmp_path: Path, read: str, collated: str, said: bool) -> None:
     batches alone, and draws for them what the others do."""
     told = converted(tmp_path, STREAM.replace("READ", read).replace("COLLATED", collated))[1]
     assert ("all ranks draw alike" in told) is said
+
+
+SEEDS = "    random.seed(0)\n    np.random.seed(0)\n    torch.manual_seed(0)\n"
+OPTION = (
+    "    import argparse\n\n    parser = argparse.ArgumentParser()\n    parser.add_argument('--seed', type=int{})\n"
+)
+OPTION += "    seed = parser.parse_args().seed\n"
+GIVEN = SEEDS.replace("0)", "seed)").replace("    ", "        ")
+SEEDED = {
+    "no default": OPTION.format("") + "    if seed is not None:\n" + GIVEN,
+    "a default": OPTION.format(", default=3") + "    if seed:\n" + GIVEN,
+    "from where it is set": "    seed = os.environ.get('SEED')\n    if seed:\n" + GIVEN.replace("seed)", "int(seed))"),
+    "a switch": OPTION.format("") + "    if seed != -1:\n" + GIVEN + "    else:\n        print('no seed')\n",
+    "of a function": OPTION.format("") + "    if seed is not None:\n        seed_all(seed)\n",
+}
+
+
+@pytest.mark.parametrize("seeds", SEEDED.values(), ids=SEEDED.keys())
+@pytest.mark.parametrize("transform", ["Jitter(), noisy", "closure(2), noisy"])
+def test_what_an_option_seeds(tmp_path: Path, seeds: str, transform: str) -> None:
+    """Where it is given, ranks would augment alike."""
+    text = script(FAKE.format(COMPOSE.format(transform))).replace(SEEDS, seeds)
+    helper = "def seed_all(number):\n" + SEEDS.replace("0)", "number)") + "\n\n"
+    after, said = converted(tmp_path, "import os\n" + text.replace("def main():\n", helper + "def main():\n"))
+    assert NUMPY in after and PYTHON in after and TORCH in after
+    assert "AD9" not in said
+
+
+OWN = """\
+class Compose:
+    def __init__(self, transforms):
+        self.transforms = transforms
+
+    def __call__(self, x):
+        for transform in self.transforms:
+            x = transform(x)
+        return x
+
+
+class Flip:
+    def __call__(self, x):
+        return x.flip(0) if random.random() < 0.5 else x
+
+
+def main():
+"""
+
+
+@pytest.mark.parametrize("seeds", SEEDED.values(), ids=SEEDED.keys())
+def test_own_transforms_that_nothing_reads(tmp_path: Path, seeds: str) -> None:
+    """A script's own Compose."""
+    text = script("Points(Compose([Jitter(), Flip()]))", "nn.Linear(2, 4)", read="self.transform(x)")
+    text = text.replace("def main():\n", OWN).replace(SEEDS, seeds)
+    helper = "def seed_all(number):\n" + SEEDS.replace("0)", "number)") + "\n\n"
+    after, _ = converted(tmp_path, "import os\n" + text.replace("def main():\n", helper + "def main():\n"))
+    assert NUMPY in after and PYTHON in after and TORCH in after

@@ -493,7 +493,7 @@ def at(event: Event, use: Event | None) -> Wrapping:
     if event.kind in ("bind_part", "alias_part"):
         assert isinstance(event.node, ast.expr)
         statement = after_conditions(source, source.statement(event.node), use, event.node)
-        return Wrapping(source, statement, event.node, None)
+        return Wrapping(source, statement, event.node, None, optional=event.value.optional)
     if event.kind == "move":
         assert isinstance(event.node, ast.Call) and isinstance(event.node.func, ast.Attribute)
         target = event.node.func.value
@@ -504,7 +504,7 @@ def at(event: Event, use: Event | None) -> Wrapping:
     target = event.node.targets[-1] if isinstance(event.node, ast.Assign) else event.node.target
     statement = after_conditions(source, event.node, use, target)
     if statement is not event.node:
-        return Wrapping(source, statement, target, None)
+        return Wrapping(source, statement, target, None, optional=event.value.optional)
     optional = event.value.optional or _binds_none(event.node, ast.unparse(target))
     value = _only_model(event.node.value)
     return Wrapping(source, event.node, target, value, optional=optional)

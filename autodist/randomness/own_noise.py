@@ -49,7 +49,8 @@ def adds_noise(run: Interpreter, for_all: Collection[ast.AST]) -> bool:
 def augmenting(loaders: Iterable[Loader], run: Interpreter) -> list[augmentation.Drawn]:
     """What a rank itself draws for the samples that it reads, from generators that all of them seed alike, or that a
     library has seeded."""
-    alike = {"torch", "imgaug", *seeded(run), *drawn(run)}
+    at_times = {library for event in run.of("seed") for library in libraries_of(event, run)}  # `if args.seed:`
+    alike = {"torch", "imgaug", *at_times, *seeded(run), *drawn(run)}
     found = [each for loader in loaders for each in augmentation.per_sample(loader.object, run, loader.iterable)]
     return [each for each in (*found, *in_steps(run)) if each.library in alike]
 

@@ -92,7 +92,7 @@ def verify(
         before,
         after,
         workdir.resolve(),
-        (base or after.parent).resolve(),
+        (base or folder_of(after, before, workdir.resolve())).resolve(),
         (start or workdir).resolve(),
         tuple(args),
         steps if dtype == "float64" else min(steps or FLOAT32_STEPS, FLOAT32_STEPS),
@@ -123,6 +123,24 @@ def verify(
         shutil.rmtree(temporary, ignore_errors=True)
         if keep is None:
             shutil.rmtree(records, ignore_errors=True)
+
+
+def folder_of(after: Path, before: Path, workdir: Path) -> Path:
+    """The folder of a conversion's files: as far above the script as modules lie that are called like the original's,
+    as in `out/lib` and `out/tools/train.py`."""
+    found, inner = after.parent, after
+    if after.is_relative_to(workdir):
+        return found
+    for there, here in zip(after.parents, before.parents, strict=False):
+        beside = [path for path in there.iterdir() if path != inner and (here / path.name).exists()]
+        if any(
+            path.suffix == ".py" or path.is_dir() and any((*path.glob("*.py"), *path.glob("*/*.py"))) for path in beside
+        ):
+            found = there
+        if here == workdir or here.name != there.name:
+            break
+        inner = there
+    return found
 
 
 def check_input(

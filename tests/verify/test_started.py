@@ -64,3 +64,65 @@ def test_both_by_name_and_converted_first(autodist: Autodist, tmp_path: Path) ->
     assert "python -m pkg.train_ddp\n" in result.output
     assert autodist("verify", "-m", "pkg.train", "-m", "pkg.train_ddp", "--device", "cpu").exit_code == 0
     assert autodist("verify", "pkg/train.py", "pkg/train_ddp.py", "--device", "cpu").exit_code == 0
+
+
+SCRIPT_OF_LAYOUT = """\
+import os
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+STATEMENT
+from lib.data import loader
+
+torch.manual_seed(1)
+model = nn.Linear(4, 1)
+batches = loader()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in batches:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+DATA = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def loader():
+    x = torch.randn(64, 4)
+    return DataLoader(TensorDataset(x, x.sum(1, True)), batch_size=8, shuffle=True)
+"""
+LAYOUTS = {
+    # the folders of the script and of its modules, and the statement that puts these on its path
+    "two up": ("exp/one", ".", "sys.path.append(os.path.join(os.path.dirname(__file__), '..', '..'))"),
+    "one up": ("tools", ".", "sys.path.insert(0, str(Path(__file__).resolve().parents[1]))"),
+    "from where it starts": ("tools", ".", "sys.path.append('.')"),
+    "beside": ("tools", "src", "sys.path.append(os.path.join(os.path.dirname(__file__), '..', 'src'))"),
+    "its own": ("tools", "tools", ""),
+}
+
+
+@pytest.mark.parametrize("output", ["elsewhere", "project/out", "another/tools"])
+@pytest.mark.parametrize("kind", LAYOUTS)
+def test_the_modules_of_a_conversion_are_its_own(
+    autodist: Autodist, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, output: str, zygote: Zygote | None
+) -> None:
+    """Those of the original, which have the same names, have no sampler whose epoch can be set."""
+    script, modules, statement = LAYOUTS[kind]
+    top = tmp_path / "project"
+    training = SCRIPT_OF_LAYOUT.replace("STATEMENT", statement)
+    files = {f"{script}/train.py": training, f"{modules}/lib/data.py": DATA}
+    for name, text in files.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text(text)
+    monkeypatch.chdir(top)
+    result = autodist("convert", f"{script}/train.py", "--output", f"{tmp_path / output}/")
+    assert result.exit_code == 0, result.output
+    (after,) = (tmp_path / output).rglob("train.py")
+    verdict = verify(top / script / "train.py", after, [2], device="cpu", zygote=zygote)
+    assert verdict.outcome is Outcome.EQUAL, verdict.worlds
