@@ -442,8 +442,8 @@ def downloads(node: ast.AST, run: Interpreter) -> bool:
         return "download" in told and told["download"].const not in (False, None)
     if "torch.hub.load" in names:
         local = "source" in told and told["source"].const == "local"
-        weights = told.get("pretrained") or told.get("weights")
-        return not (local and weights is not None and weights.const in (False, None) and not weights.things)
+        bare = [k for k in node.keywords if k.arg in ("pretrained", "weights") and isinstance(k.value, ast.Constant)]
+        return not local or not any(not each.value.value for each in bare)  # type: ignore[attr-defined]
     if "datasets.load_dataset" in names:
         files = next((k.value for k in node.keywords if k.arg == "data_files"), None)
         known = told.get("path") or run.values.get(node.args[0], NOTHING) if node.args else told.get("path", NOTHING)
