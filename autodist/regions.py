@@ -442,8 +442,11 @@ def downloads(node: ast.AST, run: Interpreter) -> bool:
         return "download" in told and told["download"].const not in (False, None)
     if "torch.hub.load" in names:
         local = "source" in told and told["source"].const == "local"
-        bare = [k for k in node.keywords if k.arg in ("pretrained", "weights") and isinstance(k.value, ast.Constant)]
-        return not local or not any(not each.value.value for each in bare)  # type: ignore[attr-defined]
+        without = any(
+            k.arg in ("pretrained", "weights") and isinstance(k.value, ast.Constant) and not k.value.value
+            for k in node.keywords
+        )
+        return not (local and without)
     if "datasets.load_dataset" in names:
         files = next((k.value for k in node.keywords if k.arg == "data_files"), None)
         known = told.get("path") or run.values.get(node.args[0], NOTHING) if node.args else told.get("path", NOTHING)
