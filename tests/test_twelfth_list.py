@@ -188,7 +188,7 @@ def test_a_model_is_looked_through_before_it_is_wrapped(tmp_path: Path) -> None:
     shown = "print(summary(model, (4,)))\n"
     text = f"from torchsummary import summary\n{HEAD}{DATA}{NORMALISED}{shown}{TRAINING}"
     after, _ = conftest.converted(tmp_path, text)
-    assert f"{shown}if next(model.parameters()).is_cuda:  # batch statistics" in after
+    assert f"{shown}if next(model.parameters()).is_cuda:  # BatchNorm" in after
 
 
 def test_also_where_several_models_are_trained_one_after_the_other(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_also_where_several_models_are_trained_one_after_the_other(tmp_path: Pat
     indented = "".join(f"    {line}\n" for line in f"{NORMALISED}summary(model, (4,))\n{TRAINING}".splitlines())
     text = f"from torchsummary import summary\n{HEAD}{DATA}for width in (1, 2):\n{indented}"
     after, _ = conftest.converted(tmp_path, text)
-    assert "    summary(model, (4,))\n    if next(model.parameters()).is_cuda:  # batch statistics" in after
+    assert "    summary(model, (4,))\n    if next(model.parameters()).is_cuda:  # BatchNorm" in after
 
 
 def test_a_method_of_the_scripts_own_that_is_called_train_sets_no_mode(tmp_path: Path) -> None:

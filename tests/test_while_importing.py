@@ -34,7 +34,7 @@ if __name__ == "__main__":
     main()
 """
 SILENCE = """\
-if os.environ.get("RANK", "0") != "0":
+if any(os.environ.get(name, "0") != "0" for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")):
     sys.stdout = open(os.devnull, "w")  # rank 0 prints for all, from here on
 """
 PRINTING = "import platform\n\nprint(platform.machine())\n"
@@ -43,11 +43,11 @@ PRINTING = "import platform\n\nprint(platform.machine())\n"
 @pytest.mark.parametrize(
     ("files", "top", "expected"),
     [
-        ({"check": PRINTING}, "import check\n", f"import os\nimport sys\n\n{SILENCE}import check\nimport torch"),
+        ({"check": PRINTING}, "import check\n", f"import sys\nimport time\n\n{SILENCE}import check\nimport torch"),
         (
             {"check": PRINTING},
             "import sys\nfrom check import platform\n",
-            f"import atexit\nimport os\nimport sys\n\n{SILENCE}from check import platform\nimport torch",
+            f"import sys\nimport time\n\n{SILENCE}from check import platform\nimport torch",
         ),
         (
             {"check": PRINTING},

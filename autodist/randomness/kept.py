@@ -97,8 +97,21 @@ def _made_for(name: ast.expr, function: Function, run: Interpreter) -> Iterator[
     """The calls that make the generator that a module, a class, or an object that reads samples has by a name."""
     cls = _class_of(function)
     for source, statement in _binding(name, function.source, cls, function.node):
-        calls = (each for each in ast.walk(statement.value) if isinstance(each, ast.Call))
-        yield from (Site(source, each) for each in calls if _maker(each, run))
+        yield from (Site(source, each) for each in _results(statement.value) if _maker(each, run))
+
+
+def _results(node: ast.expr) -> Iterator[ast.Call]:
+    """The calls whose result an expression may be, `torch.Generator().manual_seed(3)`; not those of its arguments."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=base)):
+            yield node
+            yield from _results(base)
+        case ast.Call():
+            yield node
+        case ast.IfExp(body=one, orelse=other):
+            yield from (*_results(one), *_results(other))
+        case ast.BoolOp(values=values):
+            yield from (each for value in values for each in _results(value))
 
 
 def _binding(
