@@ -108,7 +108,7 @@ def given_to_unknown(run: Interpreter) -> Iterator[Concern]:
 def _is_unknown(library: str) -> bool:
     """Whether nothing says how a library calls what it is given."""
     return (
-        library not in ("", "arguments")
+        library not in {"", "arguments", "hyperopt", *OPTUNA, *REASONS}
         and not library.startswith("torch")
         and library not in {*RUNNING, *sys.stdlib_module_names}
     )
