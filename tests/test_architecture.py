@@ -106,7 +106,7 @@ TENSORS = """
 
 MODELS = """
     placing | trained
-    passes | wrapping
+    heads | passes | wrapping
     history
     moves | sparse | frozen
     parts

@@ -35,6 +35,17 @@ def binds(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
 
 
+def bound_to(name: str, home: ast.AST) -> Iterator[ast.expr]:
+    """What a function assigns to a name, by itself or in a row of names."""
+    for each in (node for node in ast.walk(home) if isinstance(node, (ast.Assign, ast.AugAssign))):
+        for target in each.targets if isinstance(each, ast.Assign) else [each.target]:
+            if isinstance(target, ast.Name) and target.id == name:
+                yield each.value
+            elif isinstance(target, ast.Tuple) and isinstance(each.value, ast.Tuple):
+                pairs = zip(target.elts, each.value.elts, strict=False)
+                yield from (value for one, value in pairs if isinstance(one, ast.Name) and one.id == name)
+
+
 def settings_of(forward: ast.FunctionDef) -> list[str]:
     """The tests of a forward pass that ask nothing but the module."""
     tests = (atom for n in ast.walk(forward) if isinstance(n, (ast.If, ast.IfExp)) for atom in _atoms(n.test))
@@ -140,6 +151,17 @@ def has_no_gradient(node: ast.AST) -> bool:
 def _is_without_parameters(value: Value) -> bool:
     layers = [thing for thing in value.things if isinstance(thing, Object)]
     return all(each.cls is None and each.kind.startswith(NO_PARAMETERS) for each in layers)
+
+
+def has_parameters(layer: Object) -> bool:
+    """Whether it is a loose parameter, or a module that may have some."""
+    if "parameter" in layer.roles:
+        return True
+    return (
+        bool(layer.roles & LAYERS)
+        and "loss" not in layer.roles
+        and not _is_without_parameters(Value(frozenset([layer])))
+    )
 
 
 def own_parameters(module: Object) -> set[str]:

@@ -11,10 +11,12 @@ from typing import TypeGuard
 from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.models import unused
 from autodist.models.frozen import may_be_frozen
+from autodist.models.heads import gives_objects, leaves_heads
 from autodist.models.history import History, grows, history_of, learning, place_of
 from autodist.models.moves import TO_DEVICE, TO_TYPE, moved_before_use
 from autodist.models.parts import normalises, optimized_modules, parts, parts_of, unwrapped
 from autodist.models.passes import changes, learns_by_gradients_alone, leaves_outputs, parts_by_turns, pattern_of
+from autodist.models.reading import bound_to
 from autodist.models.wrapping import after_conditions, in_holder, is_forgotten, is_main_guard, wrapping_of
 from autodist.script import Model, Site, Wrapping
 from autodist.source import Source, last_name, shortened
@@ -155,24 +157,13 @@ def _is_made_elsewhere(model: ast.expr, source: Source, run: Interpreter) -> boo
     if not isinstance(model, ast.Name):
         return False
     made = False
-    for value in _bound_to(model.id, source.home(model)):
+    for value in bound_to(model.id, source.home(model)):
         if isinstance(value, ast.Subscript) and run.values.get(value, NOTHING) == NOTHING:
             continue
         if not any(isinstance(thing, Object) for thing in unwrapped(run.values.get(value, NOTHING))):
             return False
         made = True
     return made
-
-
-def _bound_to(name: str, home: ast.AST) -> Iterator[ast.expr]:
-    """What a function assigns to a name, by itself or in a row of names."""
-    for each in (node for node in ast.walk(home) if isinstance(node, ast.Assign)):
-        for target in each.targets:
-            if isinstance(target, ast.Name) and target.id == name:
-                yield each.value
-            elif isinstance(target, ast.Tuple) and isinstance(each.value, ast.Tuple):
-                pairs = zip(target.elts, each.value.elts, strict=False)
-                yield from (value for one, value in pairs if isinstance(one, ast.Name) and one.id == name)
 
 
 def _put_into(name: ast.expr, near: ast.AST, source: Source) -> Iterator[ast.expr]:
@@ -307,8 +298,11 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
         bypass = pattern_of(module, history) or changes(module, history) or parts_by_turns(module, run, history)
         bypass = bypass or learns_by_gradients_alone(module, run, history)
     sometimes_unused = unused.is_sometimes(members, run) or leaves_outputs(module, history)
+    sometimes_unused = sometimes_unused or leaves_heads(module, run, history)
     if bypass is None and sometimes_unused and any(_learns_alone(part, history) for part in members if part != module):
         bypass = "a part of it is called on its own, which it would take for one that is not used"
+    if bypass is None and sometimes_unused and not wrapped and gives_objects(module, run, history):
+        bypass = "it gives its outputs in an object, in which the search for unused parameters finds no tensors"
     if bypass is None and sometimes_unused and not wrapped and unused.gives_parameters(module):
         bypass = "it gives back parameters themselves, which it would take for unused ones and wait for nevertheless"
     uses = history.forwards.get(module, [])
