@@ -176,9 +176,9 @@ class _Reads:
 
     def _bound(self, node: ast.expr, value: Value) -> Made:
         """What a name is bound to, where a loss over all ranks no longer tells by what it is made."""
-        source = self._run.sources[node]
         if not isinstance(node, ast.Name) or self._module not in value.models:
             return ()
+        source = self._run.sources[node]
         return [(source, each) for each in bound_to(node.id, source.home(node))]
 
     def _arm(self, source: Source, node: ast.AST, condition: ast.AST) -> tuple[ast.AST, bool]:
