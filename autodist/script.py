@@ -246,11 +246,13 @@ class Reduction:
 @dataclass(frozen=True)
 class Weighed:
     """A loss that is a mean over other numbers than those of the samples: ``count`` is the code of what it is divided
-    by."""
+    by, which calls ``rows`` of the loss by a ``name`` where these have none."""
 
     source: Source
     node: ast.expr
     count: str
+    rows: ast.expr | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True)

@@ -428,6 +428,15 @@ class Picked:
     node: ast.expr
     source: Source
     place: bool = False
+    joined: bool = False
+    """Whether it is rows of pieces that are joined at ``node``, of which one sample has more than another."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one sample has a number of its own of, as the boxes of an image; or ``one`` of these."""
+
+    one: bool = False
 
 
 @dataclass(frozen=True)
@@ -497,7 +506,7 @@ class Value:
     things: frozenset[Thing] = frozenset()
     spread: Spread = SAME
     origins: frozenset[
-        Object | Draw | Mixing | Part | Picked | Trimmed | Turn | Portion | Gathered | Evened | Amplified
+        Object | Draw | Mixing | Part | Picked | Piece | Trimmed | Turn | Portion | Gathered | Evened | Amplified
     ] = frozenset()
     models: frozenset[Thing] = frozenset()
     const: Any = UNKNOWN

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from autodist.edits import WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
+from autodist.source import counted_of
 from autodist.values import NOTHING
 
 from ._collectives import MEAN_COUNT, WEIGH
@@ -112,10 +113,13 @@ def weigh_uneven_loss(script: TrainingScript, context: Context) -> Iterator[Find
         d, imports = dist(context, loss.source)
         torch, torch_import = imported(context, loss.source, "torch")
         node = loss.node
-        if isinstance(node, ast.BinOp) and not script.values.get(node.right, NOTHING).models:
+        if isinstance(node, ast.BinOp) and (
+            counted_of(node.right) or not script.values.get(node.right, NOTHING).models
+        ):
             code, wrap = MEAN_COUNT, WrapExpr(node.right, "mean_count({})")
         else:
             code, wrap = WEIGH, WrapExpr(node, f"weigh_by_count({{}}, {loss.count.replace('{torch}', torch)})")
         helper = defined(script, loss.source, code.replace("{d}", d).replace("{torch}", torch))
-        fix = Fix((*imports, *torch_import, *helper, *planned(loss.source, wrap)))
+        wraps = [wrap, *([WrapExpr(loss.rows, f"({loss.name} := {{}})")] if loss.rows is not None else [])]
+        fix = Fix((*imports, *torch_import, *helper, *planned(loss.source, *wraps)))
         yield Finding(loss.source, loss.node, "ranks divide this mean by different numbers", fix)

@@ -132,6 +132,7 @@ LOSSES = """
     wholes
     one_by_one | row_numbers
     rounds | weighing | scaling | joining | refilled | unbatched | own_gradients | untaken
+    rows_joined
 """
 
 FSDP = """

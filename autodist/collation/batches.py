@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autodist.collation.functions import BEGINNING, called
-from autodist.collation.kinds import Key, Kind, Rows, unevenness
+from autodist.collation.kinds import Fields, Key, Kind, Rows, unevenness
 from autodist.values import NOTHING, PACKED, SETTLED, Function, Object, Part, Value
 
 OF_NODES = frozenset("x pos edge_index edge_attr edge_weight batch".split())
@@ -77,6 +77,16 @@ def has_padding(value: Value, made: Callable[[Object], Kind]) -> bool:
     """Whether something of what a value is computed from is filled up to the longest sample."""
     parts = fields(value).items()
     return any(unevenness(made(loader), key) is Rows.PADDED for loader, keys in parts for key in (keys or (None,)))
+
+
+def is_listed(value: Value, made: Callable[[Object], Kind]) -> bool:
+    """Whether it is a list with what each sample has, as a `collate_fn` hands on what differs in size."""
+    for loader, keys in fields(value).items():
+        kind = made(loader)
+        parts = [kind.at(key) if isinstance(kind, Fields) else kind for key in keys] or [kind]
+        if Rows.EACH in parts:
+            return True
+    return False
 
 
 def uneven(value: Value, made: Callable[[Object], Kind], target: bool = False) -> Rows | None:

@@ -89,7 +89,7 @@ class Expressions(Keyed):
             return Rows.JOINED
         if node.generators[0].ifs:
             return Rows.FEWER
-        return Rows.PADDED if inner._pads(node.elt) and over is Rows.EACH else over
+        return Rows.PADDED if inner._pads(node.elt) and not over.uneven else Rows.EACH if over is Rows.STACKED else over
 
     def _of_each(self, over: Fields, target: ast.expr, made: ast.expr) -> Fields:
         """What is made of each part of a batch: `[torch.stack(part) for part in zip(*batch)]`."""
@@ -175,7 +175,7 @@ class Expressions(Keyed):
         if name == "sort" and method is None:
             return Fields({0: first, 1: first})  # `lengths, order = torch.sort(lengths)`
         if name in PADDING:
-            return Rows.PADDED if not isinstance(first, Rows) or first is Rows.EACH else first
+            return Rows.PADDED if not isinstance(first, Rows) or not first.uneven else first
         if name in FILLED or name in SIZED and len(node.args) > 1:
             sizes = [*node.args, *(k.value for k in node.keywords if k.arg in ("size", "shape"))]
             return Rows.PADDED if any(self._is_longest(each) for each in sizes) else None
@@ -183,7 +183,9 @@ class Expressions(Keyed):
             return self._joined(node, first)
         if name in STACKING and isinstance(first, Fields) and not first.parts:
             return first.rest  # `torch.tensor(list(zip(*texts)))`
-        if name in COLLECTING or name in STACKING:
+        if name in STACKING:
+            return Rows.STACKED if first is Rows.EACH else first
+        if name in COLLECTING:
             return first
         if local is not None and not isinstance(local, ast.Attribute):
             inner = self.beside(self.function, {**self.names}, self._depth - 1)
@@ -202,10 +204,9 @@ class Expressions(Keyed):
         if any(not (isinstance(axis, ast.Constant) and axis.value == 0) for axis in axes):
             return first
         given = node.args[0]
-        if isinstance(given, (ast.ListComp, ast.GeneratorExp)) and adds_axis(given.elt):
-            return first
-        if isinstance(given, ast.Name) and given.id in self._one_row:
-            return first
+        one_row = isinstance(given, (ast.ListComp, ast.GeneratorExp)) and adds_axis(given.elt)
+        if one_row or isinstance(given, ast.Name) and given.id in self._one_row:
+            return Rows.STACKED if first is Rows.EACH else first
         return Rows.JOINED if isinstance(first, Rows) and first is not Rows.FEWER else first
 
     def _descends(self, node: ast.expr) -> bool:

@@ -15,6 +15,7 @@ class Rows(Enum):
     """How many rows a tensor, or entries a list, has for the samples of a batch."""
 
     EACH = "one for each sample"
+    STACKED = "one for each sample, in a tensor"
     JOINED = "as many as the samples have together"
     PADDED = "one for each sample, each as long as the longest"
     FEWER = "some samples are left out"
@@ -22,7 +23,7 @@ class Rows(Enum):
     @property
     def uneven(self) -> bool:
         """Whether a mean over all of it divides by a number that each rank has of its own."""
-        return self is not Rows.EACH
+        return self not in (Rows.EACH, Rows.STACKED)
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,9 @@ def worst(kinds: Iterable[Kind]) -> Kind:
         fields = [kind for kind in found if isinstance(kind, Fields)]
         keys = dict.fromkeys(key for each in fields for key in each.parts)
         return Fields({key: worst(each.at(key) for each in fields) for key in keys}, worst(e.rest for e in fields))
-    rows = [unevenness(kind, None) or Rows.EACH for kind in found]
-    return next((each for each in (Rows.FEWER, Rows.JOINED, Rows.PADDED, Rows.EACH) if each in rows), None)
+    rows = [unevenness(kind, None) or (kind if isinstance(kind, Rows) else Rows.EACH) for kind in found]
+    order = (Rows.FEWER, Rows.JOINED, Rows.PADDED, Rows.EACH, Rows.STACKED)
+    return next((each for each in order if each in rows), None)
 
 
 def element_of(kind: Kind) -> Kind:

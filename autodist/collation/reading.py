@@ -133,7 +133,7 @@ class Reading(Expressions):
             after = inner.names.get(name)
             if isinstance(before, Single) and isinstance(after, Single) and after.filled:
                 self._fill(each)
-            elif before is Rows.EACH and after is Rows.PADDED and isinstance(each, ast.Name):
+            elif isinstance(before, Rows) and not before.uneven and after is Rows.PADDED and isinstance(each, ast.Name):
                 self.names[each.id] = after
 
     def _padded(self, name: str) -> Kind:

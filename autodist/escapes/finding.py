@@ -18,6 +18,7 @@ from autodist.regions import stands_in
 from autodist.script import Site
 from autodist.source import Source, last_name
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM
+from autodist.tensors.picking import is_piece
 from autodist.values import NOTHING, External, Items, Object, Turn
 
 SINKS = frozenset(
@@ -70,6 +71,8 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
                     found.setdefault(escape.node, escape)
         for node in exposed(event, run):
             for escape in resolve(node, event.source, event, run, set()):
+                if escape.spread is COUNT and _is_of_one_sample(escape, event, run):
+                    continue
                 one = _by_turn(escape.node, escape.source, run)
                 turned = one is not escape.node or _is_of_one_row(escape, run)
                 shown = turned and event.kind != "test" and escape.spread is ROWS
@@ -281,6 +284,12 @@ def _is_of_one_row(escape: Escape, run: Interpreter) -> bool:
             value = run.values.get(over, NOTHING)
             return value.spread is ROWS and not value.things
     return any(isinstance(each, Turn) for each in run.values.get(escape.node, NOTHING).origins)
+
+
+def _is_of_one_sample(escape: Escape, event: Event, run: Interpreter) -> bool:
+    """Whether it counts what one sample has, to which a loop has come: `if len(target["boxes"]) == 0`."""
+    by_row = any(loop.by_row for loop in event.loops)
+    return by_row and event.kind == "test" and is_piece(run.values.get(escape.node, NOTHING))
 
 
 def _is_tested(node: ast.expr, event: Event) -> bool:

@@ -35,7 +35,7 @@ from autodist.spread import (
     divide,
     multiply,
 )
-from autodist.tensors import crossing, mixing, operations
+from autodist.tensors import crossing, mixing, operations, picking
 from autodist.tensors.named_axes import is_unread
 from autodist.values import (
     NOTHING,
@@ -118,7 +118,7 @@ class Arithmetic(Evaluation):
                 for each, value in ((node.left, left), (node.right, right))
                 if value.spread.is_local and not value.things and self._is_list(each)
             ]
-            rows = [value for _, value in listed]  # `guesses + out.argmax(1).tolist()`
+            rows = [picking.one_of(value) for _, value in listed]  # `guesses + out.argmax(1).tolist()`
             both = union([*self._contents(left), *self._contents(right), *rows])
             items = self._remember(node, lambda: Items(node, [], NOTHING))
             items.stores |= stored(scope.source, (each for each, _ in listed))

@@ -41,6 +41,7 @@ from autodist.values import (
     Object,
     Parameters,
     Picked,
+    Piece,
     Preset,
     Scope,
     Stream,
@@ -152,7 +153,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short == "len":
             given = node.args[:1]
             if self._is_sequence(given, first) or self._is_of_text(given, first) or self._is_sample(given, first):
-                return NOTHING
+                return picking.own_number(first)
             return self._length(first)
         if short == "isinstance" and len(args) == 2:
             if _are_modules(first) and args[1].things and all(map(_is_module_class, args[1].things)):
@@ -171,6 +172,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short == "slice" and any(value.spread is RANK for value in args):
             return Value(spread=ROWS)
         if short in ("sum", "fsum", "math.fsum"):
+            if len(node.args) > 1 and isinstance(node.args[1], ast.List) and not self._one_inside(first).things:
+                return picking.one_of(self._one_inside(first))  # `sum([boxes.tolist() for boxes in targets], [])`
             return self._total(first)
         if short in ("str", "repr", "format"):
             shown = bool(node.args) and self._shown(first, node, scope)
@@ -675,9 +678,9 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 if inner.spread in (ROWS, LOCAL) and makes_set(thing.node):
                     return inner.computed(LOCAL)  # ranks may hold the same ones
                 if inner.spread is ROWS:
-                    return inner.computed(COUNT)
+                    return inner.computed(COUNT).without(Piece)
                 if thing.by_row and inner.things and self.holds_local(inner):  # `pairs.append((guess, label))`
-                    return self._one_inside(inner).computed(COUNT)
+                    return self._one_inside(inner).computed(COUNT).without(Piece)
             if isinstance(thing, Object) and "distributed_sampler" in thing.roles:
                 return Value(spread=COUNT)
         if value.spread is COUNT:
@@ -722,7 +725,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         return (value.but(things=frozenset()) | self._one_inside(value)).spread is ROWS and not told
 
     def _total(self, value: Value) -> Value:
-        inner = value.but(things=frozenset()) | self._one_inside(value)
+        inner = (value.but(things=frozenset()) | self._one_inside(value)).without(Piece)
         if inner.spread is ROWS and any(isinstance(t, Items) and (t.by_layer or t.is_told) for t in value.things):
             return inner.computed(ROWS)  # of whole batches: `sum(head(x) for head in self.heads)`
         if inner.spread is ROWS and inner.models and picking.picks(inner) is not None:

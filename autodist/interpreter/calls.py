@@ -157,7 +157,9 @@ class Calls(Methods, AutogradFunctions):
                 if self._forward and not self._no_grad:
                     self.event("mined", node, scope, union(results))
             elif not any(k.arg == "dim" for k in node.keywords):
-                if picking.is_number_each(operands(node)[0 if bound else 1], self._lately):
+                picked = picking.picks(union(results))
+                joined = picked is not None and picked.joined and (union(results).axes or 1) == 1
+                if joined or picking.is_number_each(operands(node)[0 if bound else 1], self._lately):
                     results = [union(results).computed(LOCAL)]  # the hardest samples
         elif last_part(node.func) in operations.DECIDING and union(results).spread in (ROWS, COLUMNS):
             results = [union(results).computed(LOCAL)]  # one answer
@@ -165,6 +167,7 @@ class Calls(Methods, AutogradFunctions):
         self._place(node, scope)
         self._push(node, callee, args, scope)
         self._written_out(node, callee, union(results), args, scope)
+        results = [self._joined_pieces(node, union(results), scope)]
         mixed: frozenset[Mixing | Picked | Portion] = self._named_statistic(node, callee, base, args, scope)
         mixed |= self._picked_by_call(node, union(results), scope) | self._divided_by_call(node, args, union(results))
         if not self._no_grad and self._groups_rows(node, union(results), scope):

@@ -12,7 +12,7 @@ from autodist.interpreter.loaders import Loaders
 from autodist.interpreter.questions import last_part, one_of, under_samples
 from autodist.interpreter.words import SPLITTING
 from autodist.spread import COUNT, LOCAL, ROWS, SAME, Spread, combine
-from autodist.tensors import axes, mixing, operations
+from autodist.tensors import axes, mixing, operations, picking
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -24,6 +24,7 @@ from autodist.values import (
     Object,
     OptimizerState,
     Parameters,
+    Piece,
     Scope,
     Stream,
     Table,
@@ -137,6 +138,8 @@ class Contents(Loaders, ByTurn):
                 value = self._one_by_one(value, node)
             spread = ROWS if value.spread is Spread.COLUMNS else value.spread
             depth = value.axes if self.plan.wholes is not None else None  # without the axis that is gone through
+            listed = self.plan.wholes is None and not picking.is_piece(value) and self.is_listed(value)
+            value = value.but(origins=value.origins | {Piece()}) if listed else picking.one_of(value)
             found = found | value.but(things=frozenset(), const=UNKNOWN, firm=False, spread=spread, axes=depth)
         return found
 

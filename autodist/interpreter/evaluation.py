@@ -35,6 +35,7 @@ from autodist.values import (
     OptimizerState,
     Parameters,
     Picked,
+    Piece,
     Portion,
     Scope,
     Table,
@@ -392,7 +393,7 @@ class Evaluation(Single, Overloads):
         if value.things or not given or not all(map(self.is_one_row, given)):
             return value
         if value.spread is COUNT:
-            return NOTHING  # of its own elements
+            return picking.own_number(value)  # of its own elements
         own = value.spread in (MEAN, SUM, LOCAL, Spread.COLUMNS)
         own = own or value.spread is CROSS and all(each.spread is ROWS for each in given)
         return value.but(spread=ROWS) if own else value
@@ -430,7 +431,7 @@ class Evaluation(Single, Overloads):
     def added_up(self, value: Value) -> Value:
         """What comes of a number that each sample has, when all of them have been added."""
         portion = any(isinstance(each, Portion) for each in value.origins)
-        return value.but(spread=MEAN if portion else SUM).without(Portion, Turn)
+        return value.but(spread=MEAN if portion else SUM).without(Portion, Turn, Piece)
 
     def _portion(self, node: ast.expr, value: Value, scope: Scope) -> Value:
         """What has been divided by the number of samples, where it is added up: the sum is a mean. Whatever else is

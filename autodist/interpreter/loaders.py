@@ -39,7 +39,17 @@ class Loaders(Machine):
 
     def uneven(self, value: Value, target: bool = False) -> Rows | None:
         """What makes samples that a `collate_fn` puts together, or a condition picks, more on one rank than another."""
-        return Rows.FEWER if picking.picks(value) is not None else collation.uneven(value, self._collated, target)
+        picked = picking.picks(value)
+        if picked is not None:
+            return Rows.JOINED if picked.joined else Rows.FEWER
+        return collation.uneven(value, self._collated, target)
+
+    def is_listed(self, value: Value) -> bool:
+        """Whether it is a list that a `collate_fn` has made, with what each of a rank's samples has."""
+        if value.spread is not ROWS or value.things or value.models or value.axes is not None:
+            return False
+        plain = all(isinstance(made, (ast.Name, ast.Attribute, ast.Subscript)) for _, made in value.made)
+        return plain and collation.is_listed(value, self._collated)
 
     def has_padding(self, value: Value) -> bool:
         """Whether something of what a value is computed from is filled up to the longest sample of a rank's."""

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 
 from autodist.interpreter.layout import Layout
 from autodist.interpreter.questions import last_part, literal_int
-from autodist.source import Source, argument, last_name, operands
+from autodist.source import Source, argument, first_index, last_name, operands
 from autodist.spread import COUNT, ROWS
-from autodist.tensors import picking
+from autodist.tensors import operations, picking
 from autodist.tensors.facts import CONVERTING
-from autodist.values import NOTHING, Index, Mixing, Object, Picked, Scope, Turn, Value
+from autodist.values import NOTHING, Index, Items, Mixing, Object, Picked, Piece, Scope, Turn, Value
 
 POWER = 64
 """Stands for sizes of which nothing is known, and so does each square of it."""
@@ -64,6 +64,32 @@ class Places(Layout):
         fixed = any(self._lately(each).spread is not COUNT and literal_int(each) != 0 for each in rest[1:])
         fixed = _are_numbers(rest[1], self._lately) if name == "index_select" else fixed or name == "select"
         return frozenset([Picked(rest[1], scope.source, place=True)]) if fixed else frozenset()
+
+    def _joined_pieces(self, node: ast.Call, result: Value, scope: Scope) -> Value:
+        """What a call makes of a list of what samples have: `torch.cat([target["boxes"] for target in targets])` has
+        more rows on one rank than on another."""
+        name = last_part(node.func)
+        if name in ("split", "split_with_sizes") and self._splits_by_own_lengths(node):
+            return result.without(Picked).but(origins=result.without(Picked).origins | {Piece()})
+        if name not in picking.JOINING | picking.STACKING or not (node.args or node.keywords):
+            return result
+        if picking.is_piece(result, one=True):
+            return picking.joined(result, node, scope.source)
+        if not picking.is_piece(result) or name in picking.STACKING:
+            return result.without(Piece)
+        lists = [t for each in node.args[:1] for t in self._lately(each).things if isinstance(t, Items)]
+        made = [expression for each in lists for _, expression in each.stores]
+        one_row = bool(made) and all(map(_is_one_row, made))
+        whole = any(each.is_told or each.by_batch or each.by_layer for each in lists)
+        if one_row or whole or operations.axis(node, 1) not in (None, 0):
+            return result.without(Piece) if one_row else result
+        return picking.joined(result, node, scope.source)
+
+    def _splits_by_own_lengths(self, node: ast.Call) -> bool:
+        """`errors.split([len(boxes) for boxes in targets])`"""
+        given = argument(node, "split_size_or_sections", 0)
+        told = self._lately(given) if given is not None else NOTHING
+        return any(isinstance(t, Items) and self._one_inside(told).spread is COUNT for t in told.things)
 
     def _with_rows_second(self, node: ast.Call, result: Value) -> bool:
         """`out.view(2, -1, 3)`: as many parts as the number says, each of which has its share of the samples."""
@@ -210,6 +236,7 @@ class Places(Layout):
         return literal_int(axis) is not None or isinstance(value.const, int) or counted
 
 
+ADDING_ROWS = frozenset("unsqueeze expand_dims view reshape".split())
 RESHAPING_ROWS = frozenset(
     "view reshape flatten unflatten cat concat stack vstack hstack repeat repeat_interleave tile expand rearrange "
     "chunk split unbind transpose permute".split()
@@ -251,6 +278,17 @@ def _bounds(axis: ast.expr) -> list[ast.expr]:
     """Those of a slice, but for its beginning at 0."""
     bounds = [axis.lower, axis.upper, axis.step] if isinstance(axis, ast.Slice) else []
     return [each for each in bounds if each is not None and literal_int(each) != 0]
+
+
+def _is_one_row(node: ast.expr) -> bool:
+    """`x[None]`, `x.unsqueeze(0)`, `x.view(1, -1)`"""
+    if isinstance(node, ast.Subscript):
+        first = first_index(node)
+        return isinstance(first, ast.Constant) and first.value is None
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    told = literal_int(node.args[0]) if node.args else None
+    return told == (0 if node.func.attr in ("unsqueeze", "expand_dims") else 1) and node.func.attr in ADDING_ROWS
 
 
 def _is_part(index: ast.expr) -> bool:

@@ -24,6 +24,7 @@ from autodist.values import (
     Mixing,
     Object,
     Parameters,
+    Piece,
     Scope,
     Stream,
     Table,
@@ -244,7 +245,7 @@ class Stores(Shared):
             self.event("write_part", target, scope, Value(written))
         if not self._forward and self._is_of_samples(key):
             if made is not None and value.spread is MEAN and self._is_each(value, made):
-                value = value.but(spread=ROWS).without(Turn)  # a number for each sample
+                value = value.but(spread=ROWS).without(Turn, Piece)  # a number for each sample
             value = self._by_key(value, target.slice, key, scope) if value.spread is ROWS else value
         self._put_under(target, base, key, value, scope, made)
         for thing in base.things:
@@ -438,9 +439,11 @@ class Stores(Shared):
             if isinstance(thing, Items):
                 for value, expression in pairs:
                     if name in ("extend", "update"):
-                        value = self._element(value, expression) if value.things else value
+                        value = self._element(value, expression) if value.things else picking.one_of(value)
                     elif value.spread is MEAN and self._is_each(value, expression):
-                        value = value.but(spread=ROWS).without(Turn)  # a number for each sample
+                        value = value.but(spread=ROWS).without(Turn, Piece)  # a number for each sample
+                    if picking.is_piece(value, one=True) or self.counts_to_own_number():
+                        value = picking.joined(value, expression, scope.source)
                     if value.spread is ROWS and not value.things and _keeps_last(thing):
                         value = value.but(spread=LOCAL)  # other samples than the last ones of all ranks
                     thing.element = thing.element | value

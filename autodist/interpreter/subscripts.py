@@ -41,6 +41,7 @@ from autodist.values import (
     OptimizerState,
     Parameters,
     Picked,
+    Piece,
     Scope,
     Stream,
     Table,
@@ -131,10 +132,14 @@ class Subscripts(Places):
             if picking.is_condition(axis, self._lately):
                 chosen = chosen.but(origins=chosen.origins | {Picked(axis, scope.source)})
             elif self._computes(base, axis) and not self._no_grad and picking.mines(axis, self._lately):
-                if not self._counts_off(axis):
+                if not self._counts_off(axis) and not self._is_within_samples(axis, base):
                     self.event("mined", axis, scope, self._lately(axis))
         elif self.plan.wholes is None and base.spread is ROWS and not base.things and self._lists_some(axis):
             chosen = chosen.but(origins=chosen.origins | {Picked(axis, scope.source)})
+        if self.plan.wholes is None and chosen.spread.is_local:
+            if self._cuts_piece(node, base):
+                chosen = chosen.but(origins=chosen.origins | {Piece()})
+            chosen = chosen.but(origins=chosen.origins | self._joined_in(node.slice))
         if self.plan.wholes is None and not self._no_grad and picking.takes_first_found(node, base, self._lately):
             self.event("mined", axis, scope, base)
         if self.plan.wholes is None and base.spread is ROWS and not base.things and isinstance(node.ctx, ast.Load):
@@ -160,6 +165,30 @@ class Subscripts(Places):
         )
         bounds = [bound for each in slices for bound in (each.lower, each.upper) if bound is not None]
         return [each for each in bounds if self._lately(each).spread in OWN_LENGTHS]
+
+    def _is_within_samples(self, axis: ast.expr, base: Value) -> bool:
+        """Whether numbers are chosen by one sample alone, or were joined of such: `out[i][matched]`, `out[rows]` after
+        `rows = torch.cat([...])` of what each sample has."""
+        made = [each for _, each in self._lately(axis).made] or [axis]
+        put_together = all(isinstance(each, ast.Call) and last_name(each.func) in picking.JOINING for each in made)
+        return self.is_by_turn(base) or put_together and bool(self._joined_in(axis))
+
+    def _cuts_piece(self, node: ast.Subscript, base: Value) -> bool:
+        """Whether as much is taken of a sample as it has itself: `out[i, : lengths[i]]`, of all it is padded to."""
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        taken = self.is_by_turn(base) or bool(self._turns(parts[0])) and not isinstance(parts[0], ast.Slice)
+        cuts = [each for each in parts if isinstance(each, ast.Slice)]
+        bounds = [bound for each in cuts for bound in (each.lower, each.upper) if bound is not None]
+        return taken and any(
+            self._lately(each).spread.is_local or picking.is_piece(self._lately(each)) for each in bounds
+        )
+
+    def _joined_in(self, index: ast.expr) -> frozenset[Picked]:
+        """What the numbers of rows were joined of that an index takes: as many as all samples have together."""
+        parts = index.elts if isinstance(index, ast.Tuple) else [index]
+        values = [self._lately(each) for each in parts]
+        values += [part for each in values for t in each.things if isinstance(t, Items) for part in t.parts]
+        return frozenset(o for each in values for o in each.origins if isinstance(o, Picked) and o.joined)
 
     def _looks_up(self, base: Value, key: Value) -> bool:
         """Whether each sample is given what was counted of its kind in the batch: `torch.bincount(labels)[labels]`."""

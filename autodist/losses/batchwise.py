@@ -129,8 +129,10 @@ def _is_array(node: ast.expr, run: Interpreter) -> bool:
 
 
 def _is_number(node: ast.expr, run: Interpreter) -> bool:
-    """Whether Python adds it up of its own numbers: `sum(len(target["boxes"]) for target in targets)`,
+    """Whether it is a number of Python: `errors.numel()`, `sum(len(target["boxes"]) for target in targets)`,
     `sum(sizes)` after `sizes = [len(each) for each in boxes]`."""
+    if isinstance(node, ast.Call) and last_name(node.func) in ("numel", "nelement"):
+        return True
     if not isinstance(node, ast.Call) or External("builtins.sum") not in run.values.get(node.func, NOTHING).things:
         return False
     given = node.args[0] if node.args else node

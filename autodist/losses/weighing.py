@@ -15,12 +15,13 @@ from functools import cache
 from autodist.collation import Rows
 from autodist.escapes import learnt_from
 from autodist.interpreter import MOVES, Event, Interpreter
+from autodist.losses.rows_joined import free_name, number_of_rows
 from autodist.regions import stands_in
 from autodist.script import Site, Weighed
-from autodist.source import Source, last_name
+from autodist.source import Source, counted_of, last_name
 from autodist.spread import COUNT, MEAN, SAME, SUM
 from autodist.tensors import operations
-from autodist.tensors.picking import takes_first
+from autodist.tensors.picking import picks, takes_first
 from autodist.values import NOTHING, Evened, External, Object, Preset, Table, Thing
 
 CLASSIFYING = frozenset("cross_entropy nll_loss CrossEntropyLoss NLLLoss NLLLoss2d".split())
@@ -198,12 +199,11 @@ def weighed(run: Interpreter, guards: list[Site]) -> Iterator[Weighed]:
         event, node = loss.event, loss.event.node
         if node in alone or not event.grad:
             continue
-        count = _count(loss, run)
+        count = _divided(loss, run)
         if node in seen or count is None:
             continue
         seen.add(node)
-        assert isinstance(node, ast.expr)
-        yield Weighed(event.source, node, count)
+        yield count
 
 
 def _own_divisor(event: Event, run: Interpreter) -> str | None:
@@ -269,15 +269,44 @@ def _differs(node: ast.expr, run: Interpreter) -> bool:
     return value.spread.is_local and value.spread is not COUNT or run.uneven(value) is not None
 
 
+def _divided(loss: Loss, run: Interpreter) -> Weighed | None:
+    """A mean with what it is divided by; nothing if that is its number of samples anyway, or cannot be told."""
+    source, node = loss.event.source, loss.event.node
+    assert isinstance(node, ast.expr)
+    count = _count(loss, run)
+    if count is not None:
+        return Weighed(source, node, count)
+    rows = _joined_rows(loss, run)
+    if rows is None:
+        return None
+    number = number_of_rows(rows, source, run, _is_plain)
+    if number is not None:
+        return Weighed(source, node, number)
+    name = free_name(source)
+    return Weighed(source, node, f"{name}.numel()", rows, name)
+
+
+def _joined_rows(loss: Loss, run: Interpreter) -> ast.expr | None:
+    """What a mean is over of which samples have more or fewer, where that is told by no name."""
+    node, picked = loss.event.node, picks(loss.event.value)
+    if not isinstance(node, ast.Call) or picked is None or not picked.joined or loss.options or loss.among:
+        return None
+    if loss.name == "mean":
+        return _averaged(loss.event) if node in learnt_from(run) else None
+    return _target(node) if loss.name in CLASSIFYING | ELEMENTWISE else None
+
+
 def _count(loss: Loss, run: Interpreter) -> str | None:
-    """What a mean is divided by, as code; nothing if that is its number of samples anyway, or cannot be told."""
+    """What a mean is divided by, as code, if that is told by what stands there."""
     source, node, why = loss.event.source, loss.event.node, run.uneven(loss.event.value, target=True)
     if takes_first(loss.event.value):
         return None
     if isinstance(node, ast.BinOp):
         divisors = [node.right.body, node.right.orelse] if isinstance(node.right, ast.IfExp) else [node.right]
         plain = all(_is_plain(each, FORMS | SUMS) for each in divisors)  # `count if count > 0 else 1`
-        steady = not loss.event.value.models and not loss.event.inside_forward and plain
+        counted = counted_of(node.right)  # no gradient flows to a number of rows
+        told = counted is not None and _is_plain(counted) or plain and not loss.event.value.models
+        steady = told and not loss.event.inside_forward
         return source.code(node.right) if steady and _is_learnt(node, run) else None
     assert isinstance(node, ast.Call)
     if loss.name == "mean":

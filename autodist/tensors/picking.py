@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from autodist.source import first_index, last_name
+from autodist.source import Source, first_index, last_name
 from autodist.spread import LOCAL
 from autodist.tensors.calls import number_of
-from autodist.values import Object, Picked, Value
+from autodist.values import Object, Picked, Piece, Turn, Value
 
 COMPARING = frozenset("ne eq lt le gt ge not_equal equal less greater less_equal greater_equal isclose isin".split())
 TESTING = frozenset("isnan isfinite isinf logical_and logical_or logical_xor logical_not bool bernoulli".split())
@@ -25,6 +25,9 @@ CASTS = frozenset("long int float type".split())
 ORDERING = frozenset("arange range sort sorted argsort randperm permutation flip roll topk max min argmax".split())
 """What an order of samples is made by, or a place in each of them."""
 SORTING = frozenset("sort sorted argsort argpartition".split())
+JOINING = frozenset("cat concat concatenate vstack hstack".split())
+STACKING = frozenset("stack tensor as_tensor array asarray FloatTensor LongTensor Tensor".split())
+"""What makes a tensor of a list, of parts that lie one after the other, or of one row each."""
 NAMED = ("mask", "valid", "keep")
 """Names of conditions that come out of a data set."""
 
@@ -46,8 +49,13 @@ def is_condition(node: ast.expr, lately: Callable[[ast.expr], Value], depth: int
         return logical and (inner(node.left) or inner(node.right))
     if isinstance(node, ast.Subscript):
         return inner(node.value)
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+        return inner(node.elt)
     if isinstance(node, ast.Call):
         name = last_name(node.func)
+        if name in JOINING | STACKING and node.args:  # `torch.stack([labels >= 0 for labels in lists])`
+            listed = [each for t in lately(node.args[0]).things for each in getattr(t, "stores", ())]
+            return inner(node.args[0]) or any(inner(each) for _, each in listed)
         if name in COMPARING | TESTING | PLACES:
             return True
         through = [node.func.value] if isinstance(node.func, ast.Attribute) else []
@@ -164,6 +172,26 @@ def picks(value: Value) -> Picked | None:
     """What picked some of a rank's samples for a value, if anything did."""
     found = (each for each in value.origins if isinstance(each, Picked))
     return min(found, key=lambda each: (each.node.lineno, each.node.col_offset), default=None)
+
+
+def is_piece(value: Value, one: bool = False) -> bool:
+    """Whether it is of what a sample has a number of its own of: all of that, or one."""
+    return any(isinstance(each, Piece) and each.one is one for each in value.origins)
+
+
+def one_of(value: Value) -> Value:
+    """One of what a value has several of, if a sample has a number of its own of them."""
+    return value.but(origins=value.without(Piece).origins | {Piece(one=True)}) if is_piece(value) else value
+
+
+def own_number(sample: Value) -> Value:
+    """How much a sample has, whatever the others of a batch have."""
+    return Value(origins=frozenset(each for each in sample.origins if isinstance(each, (Piece, Turn))))
+
+
+def joined(value: Value, node: ast.expr, source: Source) -> Value:
+    """What all samples together have several of, put together at ``node``."""
+    return value.but(origins=value.without(Piece).origins | {Picked(node, source, joined=True)})
 
 
 def takes_first(value: Value) -> bool:
