@@ -9,6 +9,7 @@ from textwrap import indent
 import pytest
 from conftest import converted, differences
 
+from autodist.config import Strategy
 from autodist.verify.launch import Zygote
 
 SCRIPT = """\
@@ -186,3 +187,76 @@ def test_in_an_object_it_would_look_in_vain(made: str, tmp_path: Path, zygote: Z
     code, _ = converted(tmp_path, text)
     assert "DDP(" not in code
     assert differences(tmp_path, zygote, text) is None
+
+
+BOTH_READ = f"{BOX} + {CLS}"
+PAIR_READ = "loss = F.l1_loss(out[0], boxes) + F.cross_entropy(out[1], labels)"
+BARE = {
+    "in a dict": ('return {"boxes": self.box(h), "logits": self.cls(h), "scale": self.scale}', BOTH_READ),
+    "by keyword": ("return dict(boxes=self.box(h), logits=self.cls(h), scale=self.scale)", BOTH_READ),
+    "put in later": (f"{BUILT[:-10]}out['scale'] = self.scale\nreturn out", BOTH_READ),
+    "in a tuple": ("return self.box(h), self.cls(h), self.scale", PAIR_READ),
+    "in a list": ("return [self.box(h), self.cls(h), self.scale]", f"b, c, s = out\n{PAIR_READ}"),
+    "of a layer": ('return {"boxes": self.box(h), "logits": self.cls(h), "codes": self.table.weight}', BOTH_READ),
+}
+COMPUTED = {
+    "exp": ('return {"boxes": self.box(h), "logits": self.cls(h), "scale": self.scale.exp()}', BOTH_READ),
+    "sigmoid": ("return self.box(h), self.cls(h), torch.sigmoid(self.scale)", PAIR_READ),
+    "expanded": ("return self.box(h), self.cls(h), self.scale.expand(len(x), -1)", PAIR_READ),
+}
+
+
+def with_parameter(forward: str, loss: str) -> str:
+    """A model with a parameter, and a table, that only its outputs give."""
+    own = "self.table = nn.Embedding(4, 2)" if "table" in forward else "self.scale = nn.Parameter(torch.ones(1))"
+    text = script(forward, loss, "")
+    return text.replace("self.cls = nn.Linear(8, 3)\n", f"self.cls = nn.Linear(8, 3)\n        {own}\n")
+
+
+@pytest.mark.parametrize("case", BARE)
+def test_a_parameter_that_is_an_output_and_no_loss_reads(case: str, tmp_path: Path, zygote: Zygote | None) -> None:
+    """The wrapper would wait for its gradient, whether it looks for unused parameters or not."""
+    text = with_parameter(*BARE[case])
+    code, said = converted(tmp_path, text)
+    assert "DDP(" not in code and "it gives back parameters themselves" in said
+    assert differences(tmp_path, zygote, text) is None
+
+
+@pytest.mark.parametrize("case", COMPUTED)
+def test_what_is_computed_of_a_parameter_alone_and_no_loss_reads(
+    case: str, tmp_path: Path, zygote: Zygote | None
+) -> None:
+    text = with_parameter(*COMPUTED[case])
+    assert "find_unused_parameters=True" in converted(tmp_path, text)[0]
+    assert differences(tmp_path, zygote, text) is None
+
+
+@pytest.mark.parametrize(
+    ("forward", "loss"),
+    [
+        (BARE["in a dict"][0], f'{BOTH_READ} * out["scale"].mean()'),
+        (COMPUTED["exp"][0], f'{BOTH_READ} * out["scale"].mean()'),
+        (BARE["in a tuple"][0], f"{PAIR_READ} * out[2].mean()"),
+        (BARE["of a layer"][0], f'{BOTH_READ} + out["codes"].pow(2).mean()'),
+        ('return {"boxes": self.box(h) * self.scale, "logits": self.cls(h), "scale": self.scale}', BOTH_READ),
+    ],
+)
+def test_parameters_that_the_loss_reads(forward: str, loss: str, tmp_path: Path, zygote: Zygote | None) -> None:
+    text = with_parameter(forward, loss)
+    code, _ = converted(tmp_path, text)
+    assert "DDP(" in code and "find_unused_parameters" not in code
+    assert differences(tmp_path, zygote, text) is None
+
+
+@pytest.mark.parametrize("forward", [DICT, "return self.box(h), self.cls(h)", "return Named(self.box(h), self.cls(h))"])
+def test_a_layer_that_the_loss_leaves_out_is_not_decayed(forward: str, tmp_path: Path, zygote: Zygote | None) -> None:
+    """Gradients of zero instead of none would have AdamW shrink its weights."""
+    loss = OF_OBJECT if "Named" in forward else BOX if "boxes" in forward else "loss = F.l1_loss(out[0], boxes)"
+    text = script(forward, loss, "").replace("SGD(model.parameters(), lr=0.1)", "AdamW(model.parameters(), lr=0.1)")
+    assert differences(tmp_path, zygote, text) is None
+
+
+def test_shards_are_not_gathered_for_tensors_in_a_namespace(tmp_path: Path) -> None:
+    made = "return SimpleNamespace(boxes=self.box(h), logits=self.cls(h))"
+    _, said = converted(tmp_path, script(made, OF_OBJECT, ""), Strategy.FSDP)
+    assert "AD907 gives back a SimpleNamespace, in which FSDP finds no tensors" in said

@@ -47,15 +47,20 @@ def _opaque(value: Value, depth: int = DEPTH) -> str:
         if isinstance(thing, Object) and thing.cls is not None and "module" not in thing.roles:
             bases = [base for each in thing.cls.line() for base in each.bases]
             plain = all(isinstance(base, External) and base.name.startswith("builtins.") for base in bases)
-            held = (*thing.args, *thing.keywords.values(), *thing.attributes.values())
-            if plain and any(each.spread.is_local for each in held):
+            if plain and _holds_samples(thing):
                 return thing.name
+        if isinstance(thing, Object) and thing.name == "types.SimpleNamespace" and _holds_samples(thing):
+            return "SimpleNamespace"
         inner = (*thing.parts, thing.element) if isinstance(thing, Items) else ()
         inner = (*thing.entries.values(), thing.element) if isinstance(thing, Table) else inner
         found = next((name for each in inner if depth and (name := _opaque(each, depth - 1))), "")
         if found:
             return found
     return ""
+
+
+def _holds_samples(thing: Object) -> bool:
+    return any(v.spread.is_local for v in (*thing.args, *thing.keywords.values(), *thing.attributes.values()))
 
 
 def _distribution(module: Object, run: Interpreter, depth: int) -> str:

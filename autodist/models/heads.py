@@ -12,7 +12,7 @@ from autodist.models.history import History, learning
 from autodist.models.parts import parts
 from autodist.models.reading import LAYERS, bound_to, forbids_gradients, has_no_gradient, has_parameters
 from autodist.source import Source, last_name
-from autodist.values import NOTHING, Function, Items, Object, Stream, Table, Thing, Value
+from autodist.values import NOTHING, Function, Items, Object, Parameters, Stream, Table, Thing, Value
 
 Layers = frozenset[Object]
 Made = Iterable[tuple[Source, ast.expr]]
@@ -31,11 +31,26 @@ def leaves_heads(module: Object, run: Interpreter, history: History) -> bool:
     for backward in history.backwards.get(module, []):
         passes = [each for each in learning(module, history) if each.order < backward.order]
         things = [thing for each in passes if isinstance(each.node, ast.expr) for thing in _things(each.node, run)]
-        given = [reads.given(output) for thing in things for output in _held(thing)]
+        given = [reads.given(output) for thing in things for output in _held(thing, run)]
         left = NONE.union(*given) - reads.surely(backward.node)
         if reads.unseen or len(set(given)) > 1 and left:
             return True
     return False
+
+
+def gives_parameters(module: Object, run: Interpreter, history: History) -> bool:
+    """Whether parameters themselves are among the outputs of a model, `{"boxes": boxes, "scale": self.scale}`."""
+    passes = [each.node for each in learning(module, history) if isinstance(each.node, ast.expr)]
+    outputs = [output for each in passes for thing in _things(each, run) for output in _held(thing, run)]
+    made = [node for output in outputs for _, node in output.made]
+    bare = (isinstance(each, ast.Attribute) and _names_parameter(each, run) for each in made)
+    return any(map(_parameters, outputs)) or any(bare)
+
+
+def _names_parameter(node: ast.Attribute, run: Interpreter) -> bool:
+    """`self.table.weight`"""
+    layers = [t for t in _things(node.value, run) if isinstance(t, Object) and t.cls is None and has_parameters(t)]
+    return node.attr in ("weight", "bias") and bool(layers)
 
 
 def gives_objects(module: Object, run: Interpreter, history: History) -> bool:
@@ -43,13 +58,13 @@ def gives_objects(module: Object, run: Interpreter, history: History) -> bool:
     passes = [each.node for each in learning(module, history) if isinstance(each.node, ast.expr)]
     given = [_things(each, run) for each in passes]
     return any(
-        _is_opaque(t) for things in given if not any(isinstance(t, (Items, Table)) for t in things) for t in things
+        _is_opaque(t, run) for things in given if not any(isinstance(t, (Items, Table)) for t in things) for t in things
     )
 
 
-def _is_opaque(thing: Thing) -> bool:
+def _is_opaque(thing: Thing, run: Interpreter) -> bool:
     """Whether it holds tensors that the wrapper does not find: in named tuples and outputs of transformers, it does."""
-    if not isinstance(thing, Object) or thing.roles & LAYERS or not any(True for _ in _held(thing)):
+    if not isinstance(thing, Object) or thing.roles & LAYERS or not any(True for _ in _held(thing, run)):
         return False
     return not any(
         name.endswith(("NamedTuple", "namedtuple", "Output", ".dict", "OrderedDict")) for name in thing.library_classes
@@ -60,21 +75,50 @@ def _things(node: ast.expr, run: Interpreter) -> frozenset[Thing]:
     return run.values.get(node, NOTHING).things
 
 
-def _held(thing: Thing, depth: int = 4) -> Iterator[Value]:
+def _held(thing: Thing, run: Interpreter, depth: int = 4) -> Iterator[Value]:
     """The tensors in a list, a dict or an object, and in those within it."""
     if isinstance(thing, Table):
-        held = [*thing.entries.values(), thing.element]
+        held = [*thing.entries.items(), (None, thing.element)]
     elif isinstance(thing, Items):
-        held = [*thing.parts, thing.element]
+        held = [*enumerate(thing.parts), (None, thing.element)]
     elif isinstance(thing, Stream):
-        held = [thing.element]
+        held = [(None, thing.element)]
     else:
-        held = list(thing.attributes.values()) if isinstance(thing, Object) and not thing.roles & LAYERS else []
-    for each in held:
-        if each.made:
-            yield each
+        held = list(thing.attributes.items()) if isinstance(thing, Object) and not thing.roles & LAYERS else []
+    for key, each in held:
+        made = each.made or frozenset(_written(thing, key, run))
+        if made:
+            yield each.but(made=made)
         if depth:
-            yield from (inner for other in each.things for inner in _held(other, depth - 1))
+            yield from (inner for other in each.things for inner in _held(other, run, depth - 1))
+
+
+def _written(thing: Thing, key: object, run: Interpreter) -> Made:
+    """What is put under a key of a dict, a tuple or an object, where it is told there: `{"scale": self.scale.exp()}`,
+    `out["scale"] = self.scale`."""
+    node = thing.node if isinstance(thing, (Table, Items, Object)) else None
+    match node:
+        case ast.Dict():
+            found = [v for k, v in zip(node.keys, node.values, strict=True) if getattr(k, "value", None) == key]
+        case ast.Tuple() | ast.List() if isinstance(key, int):
+            found = node.elts[key : key + 1]
+        case ast.Call():
+            found = [each.value for each in node.keywords if each.arg == key]
+        case _:
+            found = []
+    for _, each in thing.stores if isinstance(thing, Table) else ():
+        above = run.sources[each].parents.get(each) if each in run.sources else None
+        targets = above.targets if isinstance(above, ast.Assign) else []
+        found += [each for t in targets if isinstance(t, ast.Subscript) and getattr(t.slice, "value", None) == key]
+    return [(run.sources[each], each) for each in found if each in run.sources] if key is not None else []
+
+
+def _parameters(value: Value) -> Layers:
+    """The loose parameters that a value is, or the layers of which it is one, as it is: `self.scale`,
+    `self.table.weight`."""
+    loose = {t for t in value.things if isinstance(t, Object) and "parameter" in t.roles}
+    layers = (t.module for t in value.things if isinstance(t, Parameters) and t.one)
+    return frozenset(loose | {each for each in layers if isinstance(each, Object)})
 
 
 class _Reads:
@@ -92,7 +136,7 @@ class _Reads:
 
     def given(self, output: Value) -> Layers:
         """The layers that an output is computed by, as far as this model gives it, and not another one in its place."""
-        return self.within(each for each in output.made if self._is_inside(*each))
+        return self.within(each for each in output.made if self._is_inside(*each)) | _parameters(output)
 
     def within(self, made: Made) -> Layers:
         """The layers that some expressions of a model are computed by, under whatever conditions."""
@@ -134,8 +178,10 @@ class _Reads:
         if isinstance(node, READERS):
             if self._reads_unknown_key(node):
                 return NONE
-            held = [each.made for thing in value.things for each in _held(thing)]
-            made = value.made or self._bound(node, value) if not held else value.made
+            held = [each.made for thing in value.things for each in _held(thing, self._run)]
+            if own := _parameters(value):
+                return own
+            made = value.made or self._bound(node, value) or self._told(node) if not held else value.made
             if made or held:
                 return self._made_by(node, made, depth).union(*(self._made_by(node, m, depth) for m in held))
         read = [each for each in ast.iter_child_nodes(node) if not isinstance(each, ast.comprehension)]
@@ -180,6 +226,18 @@ class _Reads:
             return ()
         source = self._run.sources[node]
         return [(source, each) for each in bound_to(node.id, source.home(node))]
+
+    def _told(self, node: ast.AST) -> Made:
+        """What an output is made by that is read by its key or its name, `out["scale"]`, if it is told where it is
+        put."""
+        if isinstance(node, ast.Subscript):
+            base, key = node.value, self._run.values.get(node.slice, NOTHING).const
+        elif isinstance(node, ast.Attribute):
+            base, key = node.value, node.attr
+        else:
+            return ()
+        found = [each for thing in _things(base, self._run) for each in _written(thing, key, self._run)]
+        return [each for each in found if self._is_inside(*each)]
 
     def _arm(self, source: Source, node: ast.AST, condition: ast.AST) -> tuple[ast.AST, bool]:
         """The branch that a condition decides, and whether an expression stands in its first block."""
@@ -273,7 +331,7 @@ class _Reads:
         """Whether it is all that the model gives, in a list, a dict or an object."""
         given = node.value if isinstance(node, (ast.keyword, ast.Starred)) else node
         things = self._run.values.get(given, NOTHING).things if isinstance(given, ast.expr) else ()
-        made = (each for thing in things for value in _held(thing) for each in value.made)
+        made = (each for thing in things for value in _held(thing, self._run) for each in value.made)
         return any(self._is_inside(*each) for each in made)
 
 

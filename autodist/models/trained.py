@@ -11,7 +11,7 @@ from typing import TypeGuard
 from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.models import unused
 from autodist.models.frozen import may_be_frozen
-from autodist.models.heads import gives_objects, leaves_heads
+from autodist.models.heads import gives_objects, gives_parameters, leaves_heads
 from autodist.models.history import History, grows, history_of, learning, place_of
 from autodist.models.moves import TO_DEVICE, TO_TYPE, moved_before_use
 from autodist.models.parts import normalises, optimized_modules, parts, parts_of, unwrapped
@@ -303,7 +303,8 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
         bypass = "a part of it is called on its own, which it would take for one that is not used"
     if bypass is None and sometimes_unused and not wrapped and gives_objects(module, run, history):
         bypass = "it gives its outputs in an object, in which the search for unused parameters finds no tensors"
-    if bypass is None and sometimes_unused and not wrapped and unused.gives_parameters(module):
+    given = unused.gives_parameters(module) or gives_parameters(module, run, history)
+    if bypass is None and sometimes_unused and not wrapped and given:
         bypass = "it gives back parameters themselves, which it would take for unused ones and wait for nevertheless"
     uses = history.forwards.get(module, [])
     lasting = {e.node for e in history.wraps if not is_forgotten(e, uses)}
