@@ -260,3 +260,41 @@ def test_shards_are_not_gathered_for_tensors_in_a_namespace(tmp_path: Path) -> N
     made = "return SimpleNamespace(boxes=self.box(h), logits=self.cls(h))"
     _, said = converted(tmp_path, script(made, OF_OBJECT, ""), Strategy.FSDP)
     assert "AD907 gives back a SimpleNamespace, in which FSDP finds no tensors" in said
+
+
+BY_NAME = (
+    "def criterion(boxes, logits, target, labels):\n"
+    "    return F.l1_loss(boxes, target) + F.cross_entropy(logits, labels)"
+)
+AS_DICTS = ["vars(out)", "out.__dict__", "dict(**vars(out))"]
+
+
+@pytest.mark.parametrize(
+    "made", ["Out(self.box(h), logits=self.cls(h))", "SimpleNamespace(boxes=self.box(h), logits=self.cls(h))"]
+)
+@pytest.mark.parametrize("given", AS_DICTS)
+def test_fields_of_an_object_given_by_their_names(made: str, given: str, tmp_path: Path, zygote: Zygote | None) -> None:
+    text = script(f"return {made}", f"loss = criterion(**{given}, target=boxes, labels=labels)", BY_NAME)
+    assert "DDP(" in converted(tmp_path, text)[0]
+    assert differences(tmp_path, zygote, text) is None
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "loss = criterion(**out._asdict(), target=boxes, labels=labels)",
+        'held = out._asdict()\nloss = F.l1_loss(held["boxes"], boxes) + F.cross_entropy(held["logits"], labels)',
+        "loss = sum(value.pow(2).mean() for value in out._asdict().values())",
+    ],
+)
+def test_fields_of_a_named_tuple_by_their_names(loss: str, tmp_path: Path, zygote: Zygote | None) -> None:
+    text = script("return Named(self.box(h), self.cls(h))", loss, BY_NAME)
+    assert "DDP(" in converted(tmp_path, text)[0]
+    assert differences(tmp_path, zygote, text) is None
+
+
+def test_fields_that_the_loss_leaves_out(tmp_path: Path, zygote: Zygote | None) -> None:
+    some = "def criterion(boxes, target, **rest):\n    return F.l1_loss(boxes, target)"
+    text = script("return Out(self.box(h), logits=self.cls(h))", "loss = criterion(**vars(out), target=boxes)", some)
+    assert "DDP(" not in converted(tmp_path, text)[0]
+    assert differences(tmp_path, zygote, text) is None

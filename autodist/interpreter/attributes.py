@@ -75,6 +75,8 @@ class Attributes(Evaluation, Names):
         return self._attribute_of(node, base, scope)
 
     def _attribute_of(self, node: ast.Attribute, base: Value, scope: Scope) -> Value:
+        if node.attr == "__dict__" and (fields := self._as_dict(base, node)) is not None:
+            return fields
         if node.attr == "__class__":
             self.event("asked_class", node, scope, base)
             return class_of(base)

@@ -135,7 +135,8 @@ class Calls(Methods, AutogradFunctions):
             for thing in sorted(called, key=stable_order)
         ]
         if isinstance(node.func, ast.Attribute) and base is not None:
-            method = self._applied(node, node.func.attr, base, args, keywords, scope)
+            method = self._as_dict(base, node) if node.func.attr == "_asdict" else None
+            method = method or self._applied(node, node.func.attr, base, args, keywords, scope)
             if method is None:
                 method = self._method(node, node.func.attr, base, args, keywords, scope)
             if method is not None:

@@ -215,6 +215,16 @@ class Contents(Loaders, ByTurn):
         listed = any(isinstance(thing, (Items, Stream)) for thing in value.things)
         return value | self._one_inside(value) if listed else value
 
+    def _as_dict(self, value: Value, node: ast.expr) -> Value | None:
+        """What an object holds by names that has a rank's samples: `vars(out)`, `out.__dict__`, `out._asdict()`."""
+        holders = [t for t in value.things if isinstance(t, Object) and not t.roles]
+        held = {name: each for holder in holders for name, each in holder.attributes.items()}
+        if len(holders) != 1 or not any(each.spread.is_local for each in held.values()):
+            return None
+        table = self._remember(node, lambda: Table(node, {}, NOTHING), ("fields", holders[0].key))
+        table.entries = held
+        return of(table)
+
     def _contents(self, value: Value) -> list[Value]:
         found: list[Value] = []
         for thing in value.things:
