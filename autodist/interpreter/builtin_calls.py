@@ -146,8 +146,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                         Stream(self._call(thing, node, [self._element(v, node) for v in args[1:]], {}, scope), NOTHING)
                     )
             return of(Stream(self._mixed([self._element(v, node) for v in args[1:]]), NOTHING))
-        if short == "vars" and len(args) == 1 and (named := self._as_dict(first, node)) is not None:
-            return named
+        if short == "vars" and len(args) == 1 and (by_name := self._as_dict(first, node)) is not None:
+            return by_name
         if short == "functools.reduce" and len(args) > 1:
             return self._folded(node, args, scope)
         if short == "len" and node.args and self.is_one_sample(node.args[0]):
