@@ -4,10 +4,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from autodist.edits import Edit, InsertAfter, Recompose, RemoveStatement, ReplaceStatement, WrapExpr
+from autodist.edits import Edit, InsertAfter, Recompose, RemoveStatement, ReplaceExpr, ReplaceStatement, WrapExpr
 from autodist.rule import REPLICATED, Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Model, Site, TrainingScript, Wrapping
-from autodist.source import Source
+from autodist.source import Source, last_name
 from autodist.values import NOTHING, External
 
 from ._departed import only_drops
@@ -346,12 +346,9 @@ def _not_ready(model: Model, script: TrainingScript) -> str:
 
 
 def _is_on_one_device(site: Site) -> bool:
-    """Whether a model is wrapped on a single GPU as well: `if device == "cuda": model = nn.DataParallel(model)`, or
-    anywhere, `if not isinstance(model, nn.DataParallel):`."""
+    """Whether a model is wrapped on a single GPU as well: `if device == "cuda": model = nn.DataParallel(model)`."""
     parent = site.source.parents.get(site.statement)
     asked = ast.unparse(parent.test).lower() if isinstance(parent, ast.If) else ""
-    if asked.startswith("not isinstance("):
-        return "dataparallel" in asked
     return "cuda" in asked and not any(word in asked for word in SEVERAL)
 
 
@@ -442,12 +439,24 @@ def _replaced(model: Model, script: TrainingScript, context: Context, options: s
                 edits = [Recompose(outer, template, parts), InsertAfter(statement, lines)]
         else:
             edits = [Recompose(outer, f"{ddp}({template}{options})", parts)]
+        known = {each.node for each in script.wrapper_tests}
+        edits += [ReplaceExpr(each, ddp) for each in _wrapper_asked_for(site) if each not in known]
         fix = Fix((*imports, *planned(source, *edits)))
         kind = source.code(call.func).rpartition(".")[2]
         message = "DataParallel uses the devices of one process"
         if model.fully_sharded or kind != "DataParallel":
             message = "its gradients are averaged over the ranks, and every rank holds all of it"
         yield Finding(source, call, message, fix)
+
+
+def _wrapper_asked_for(site: Site) -> Iterator[ast.expr]:
+    """`nn.DataParallel` of `if not isinstance(model, nn.DataParallel): model = nn.DataParallel(model)`"""
+    parent = site.source.parents.get(site.statement)
+    asked = list(ast.walk(parent.test)) if isinstance(parent, ast.If) else []
+    for call in (each for each in asked if isinstance(each, ast.Call) and last_name(each.func) == "isinstance"):
+        classes = call.args[1].elts if isinstance(call.args[1], ast.Tuple) else call.args[1:]
+        if not any(last_name(each) == "DistributedDataParallel" for each in classes):
+            yield from (each for each in classes if last_name(each) == "DataParallel")
 
 
 def _anchor(site: Site, later: Site) -> ast.stmt | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import converted
+from conftest import converted, differences
 
 from autodist.config import Strategy
+from autodist.verify.launch import Zygote
 
 SCRIPT = """\
 import os
@@ -104,21 +105,58 @@ def test_shards_that_load_a_state_later(tmp_path: Path) -> None:
 ASKED = "if {test}:\n    model = nn.DataParallel(model)"
 
 
-@pytest.mark.parametrize(
-    ("test", "certain"),
-    [
-        ("not isinstance(model, nn.DataParallel)", True),
-        ("not isinstance(model, torch.nn.DataParallel)", True),
-        ("not isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel))", True),
-        ("torch.cuda.device_count() > 1", False),
-        ("not isinstance(model, nn.Sequential)", False),
-        ("os.environ.get('PARALLEL')", False),
-    ],
-)
-def test_a_wrapper_that_the_script_asks_for_first(tmp_path: Path, test: str, certain: bool) -> None:
-    """Where there is a wrapper on any machine, the keys of files change, and that is said."""
+GIVING = [
+    "not isinstance(model, nn.DataParallel)",
+    "not isinstance(model, torch.nn.DataParallel)",
+    "not isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel))",
+    "isinstance(model, nn.DataParallel) is False",
+]
+
+
+def asking(test: str, resume: str = "") -> str:
+    """A script that wraps its model under a condition."""
     wrapped = "model = nn.Linear(4, 1)\n" + ASKED.format(test=test)
     script = SCRIPT.replace("model = nn.DataParallel(nn.Linear(4, 1))", wrapped)
-    script = script.format(resume="", save='torch.save(model.state_dict(), "m.pt")')
-    _, said = converted(tmp_path, script)
-    assert ("have the keys of this wrapper (module.…)" in said) is certain
+    return script.format(resume=resume, save='torch.save(model.state_dict(), "m.pt")')
+
+
+@pytest.mark.parametrize("test", GIVING)
+def test_a_model_that_is_given_a_wrapper_keeps_its_keys(test: str, tmp_path: Path, zygote: Zygote | None) -> None:
+    text = asking(test)
+    code, said = converted(tmp_path, text)
+    assert "    model = DDP(model)\n" in code and "keys of this wrapper" not in said
+    assert differences(tmp_path, zygote, text) is None
+    assert f'save_gathered({PREFIXED}, "m.pt")' in converted(tmp_path, text, Strategy.FSDP)[0]
+
+
+@pytest.mark.parametrize("strategy", [Strategy.DDP, Strategy.FSDP])
+def test_such_files_are_loaded(strategy: Strategy, tmp_path: Path) -> None:
+    code, said = converted(tmp_path, asking(GIVING[0], LOADS["ahead of the shards"][0]), strategy)
+    assert ("DDP(model)" if strategy is Strategy.DDP else LOADS["ahead of the shards"][1]) in code
+    assert "AD9" not in said
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "def parallel(model):\n    if not isinstance(model, nn.DataParallel):\n        model = nn.DataParallel(model)\n"
+        "    return model\n\n\nmodel = parallel(nn.Linear(4, 1))",
+        "class Held:\n    def __init__(self, model):\n        self.model = model\n"
+        "        if not isinstance(self.model, nn.DataParallel):\n"
+        "            self.model = nn.DataParallel(self.model)\n\n\nmodel = Held(nn.Linear(4, 1)).model",
+    ],
+)
+def test_a_wrapper_given_by_functions_and_objects(made: str, tmp_path: Path, zygote: Zygote | None) -> None:
+    script = SCRIPT.replace("model = nn.DataParallel(nn.Linear(4, 1))", made)
+    text = script.format(resume="", save='torch.save(model.state_dict(), "m.pt")')
+    assert "model, DDP):" in converted(tmp_path, text)[0]
+    assert differences(tmp_path, zygote, text) is None
+
+
+@pytest.mark.parametrize(
+    "test", ["torch.cuda.device_count() > 1", "not isinstance(model, nn.Sequential)", "os.environ.get('PARALLEL')"]
+)
+def test_a_wrapper_that_the_machine_decides_on_goes(tmp_path: Path, test: str) -> None:
+    code, said = converted(tmp_path, asking(test))
+    assert "keys of this wrapper" not in said
+    assert "module.state_dict()" in code

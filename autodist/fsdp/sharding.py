@@ -12,6 +12,7 @@ from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.models import Key, Keys, at, keys, optimized_by, parts, unwrapped, whose_parameters
 from autodist.models.history import history_of
 from autodist.models.inplace import changes_input
+from autodist.models.trained import asks_for_wrapper
 from autodist.models.wrapping import in_list, is_instead
 from autodist.regions import within
 from autodist.script import Model, Site, Wrapping
@@ -105,6 +106,8 @@ def _prefixed(model: Model, run: Interpreter, alone: bool) -> list[Site]:
     read = {site.statement for site in _prefixed_loads(model, run)}
     states = run.of("model_state_dict")
     bare = {e.node for e in states if _holds(e.value, model.object) and not _is_in_wrapper(e, model)}
+    if any(map(_gives_wrapper, model.data_parallel)):
+        bare -= {event.node for event in states if _is_in_wrapper(event, model)}
     for event in (*states, *run.of("model_load_state_dict")):
         if event.node in bare:
             continue  # `raw = model.module if isinstance(model, nn.DataParallel) else model`
@@ -124,6 +127,12 @@ def _prefixed_loads(model: Model, run: Interpreter) -> Iterator[Site]:
 def _is_in_wrapper(event: Event, model: Model) -> bool:
     wrapped = (isinstance(t, Wrapped) and t.kind in ("ddp", "data_parallel") for t in event.value.things)
     return not model.dropped and _holds(event.value, model.object) and all(wrapped)
+
+
+def _gives_wrapper(site: Site) -> bool:
+    """`if not isinstance(model, nn.DataParallel): model = nn.DataParallel(model)`, behind which there is one."""
+    parent = site.source.parents.get(site.statement)
+    return isinstance(parent, ast.If) and asks_for_wrapper(parent.test)
 
 
 def _holds(value: Value, module: Object) -> bool:

@@ -35,6 +35,7 @@ from autodist.models import (
 )
 from autodist.models.scalars import is_scalar_parameter
 from autodist.models.sparse import sparse_layers
+from autodist.models.trained import asks_for_wrapper
 from autodist.models.unused import branches
 from autodist.rule import Severity
 from autodist.script import Concern, Model
@@ -218,7 +219,8 @@ def _of_models(run: Interpreter, models: list[Model]) -> Iterator[tuple[Source, 
             yield module.source, module.node, message
             return
         for site in model.data_parallel:
-            if any(isinstance(a, ast.If) and not is_main_guard(a) for a in site.source.ancestors(site.node)):
+            around = (each for each in site.source.ancestors(site.node) if isinstance(each, ast.If))
+            if any(not is_main_guard(each) and not asks_for_wrapper(each.test) for each in around):
                 message = "is distributed under a condition; FSDP needs the process group: take the condition away"
                 yield site.source, site.node, message
         for site in model.misnamed:

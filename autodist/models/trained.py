@@ -406,9 +406,23 @@ def _is_around_part(site: Site, module: Object, wraps: list[Event]) -> bool:
 
 
 def _is_conditional(site: Site) -> bool:
-    """`if torch.cuda.device_count() > 1: model = nn.DataParallel(model)`, not `if True:`"""
+    """`if torch.cuda.device_count() > 1: model = nn.DataParallel(model)`, not `if True:`, nor what gives every model a
+    wrapper, `if not isinstance(model, nn.DataParallel):`"""
     parent = site.source.parents.get(site.statement)
-    return isinstance(parent, ast.If) and not is_main_guard(parent) and not isinstance(parent.test, ast.Constant)
+    if not isinstance(parent, ast.If) or is_main_guard(parent) or isinstance(parent.test, ast.Constant):
+        return False
+    return parent.orelse != [] or site.statement not in parent.body or not asks_for_wrapper(parent.test)
+
+
+def asks_for_wrapper(test: ast.expr) -> bool:
+    """`not isinstance(model, nn.DataParallel)`, `isinstance(model, nn.DataParallel) is False`"""
+    asked = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
+    if isinstance(test, ast.Compare) and ast.unparse(test).endswith((" is False", " == False")):
+        asked = test.left
+    named = isinstance(asked, ast.Call) and last_name(asked.func) == "isinstance" and len(asked.args) == 2
+    classes = asked.args[1] if isinstance(asked, ast.Call) and named else None
+    listed = classes.elts if isinstance(classes, ast.Tuple) else [classes]
+    return any(each is not None and last_name(each) == "DataParallel" for each in listed)
 
 
 def _is_bound(site: Site) -> bool:
