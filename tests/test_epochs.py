@@ -468,3 +468,61 @@ def test_a_loader_that_is_made_in_place_and_by_a_name(tmp_path: Path) -> None:
     in_place, _, named = after.partition("loader = make_loader()")
     assert "seed=torch.initial_seed() + next(passes)" in in_place and "set_epoch" not in in_place
     assert "loader.sampler.set_epoch(" in named
+
+
+STEP = """\
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+"""
+PASS = f"    for x, y in loader:\n{STEP}"
+FUNCTION = f"def train(loader, epoch):\n{PASS}\n\n"
+CALL = "    train(loader, epoch)\n"
+BY_SAMPLER = "loader.sampler.set_epoch(loader.sampler.epoch + 1)"
+BY_EPOCH = "loader.sampler.set_epoch(epoch)"
+LOOPS = {
+    "from the warm-up on": (f"for epoch in range(warm):\n{PASS}for epoch in range(warm, epochs):\n{PASS}", BY_EPOCH),
+    "from one": (
+        f"for epoch in range(1, warm + 1):\n{PASS}for epoch in range(warm + 1, epochs + 1):\n{PASS}",
+        BY_EPOCH,
+    ),
+    "by a function": (
+        f"{FUNCTION}for epoch in range(warm):\n{CALL}for epoch in range(warm, epochs):\n{CALL}",
+        BY_EPOCH,
+    ),
+    "by its bar": (
+        f"{FUNCTION}for epoch in tqdm(range(warm)):\n{CALL}for epoch in tqdm(range(warm, epochs)):\n{CALL}",
+        BY_EPOCH,
+    ),
+    "in two branches": (
+        f"{FUNCTION}if epochs > 9:\n    for epoch in range(warm):\n    {CALL}else:\n"
+        f"    for epoch in range(epochs):\n    {CALL}",
+        BY_EPOCH,
+    ),
+    "from zero again": (f"for epoch in range(warm):\n{PASS}for epoch in range(epochs):\n{PASS}", BY_SAMPLER),
+    "from elsewhere": (f"for epoch in range(warm):\n{PASS}for epoch in range(1, epochs):\n{PASS}", BY_SAMPLER),
+    "by another name": (
+        f"def train(loader):\n{PASS}\n\nfor epoch in range(warm):\n    train(loader)\n"
+        "for number in range(warm, epochs):\n    train(loader)\n",
+        BY_SAMPLER,
+    ),
+    "where the function has no number": (
+        f"def train(loader):\n{PASS}\n\ndef main():\n    for epoch in range(warm):\n        train(loader)\n"
+        "    for epoch in range(warm, epochs):\n        train(loader)\n\n\nmain()\n",
+        BY_SAMPLER,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LOOPS)
+def test_two_loops_over_epochs(case: str, tmp_path: Path) -> None:
+    """Where the second counts on, the number of the epoch is that of its order, also in a run that is resumed."""
+    loops, told = LOOPS[case]
+    text = (
+        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader, TensorDataset\n"
+        "from tqdm import tqdm\n\nwarm, epochs = 2, 4\n"
+        "loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=16, shuffle=True)\n"
+        "model = nn.Linear(4, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n\n\n" + loops
+    )
+    code, _ = converted(tmp_path, text)
+    assert told in code and code.count(".set_epoch(") == code.count(told)

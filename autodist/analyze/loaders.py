@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from autodist import collation, randomness, regions, resizing
 from autodist.analyze.batch_sizes import training_switch
-from autodist.analyze.numbering import numbered_around
+from autodist.analyze.numbering import counts_on, numbered_around
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.rule import Severity
 from autodist.script import Concern, Epoch, Loader, Site
@@ -204,7 +204,8 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
     events = {event.order: event for loader in loaders for event in passes.get(loader, [])}
     steps = run.step_loops
     restarts = any(event.kind == "iter" and event.loops and event.loops[-1].node in steps for event in events.values())
-    phases = {_outermost(event) for event in events.values() if event.kind == "iterate" and event.grad}
+    phases = {_outermost(event): event.source for event in events.values() if event.kind == "iterate" and event.grad}
+    phases = {} if counts_on(phases) else phases
     made: dict[Object, set[ast.AST]] = {each: set() for each in loaders}
     for event in run.of("loader"):
         for loader in event.value.objects("loader"):

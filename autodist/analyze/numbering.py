@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
 from autodist.interpreter import Event, Loop
 from autodist.script import Epoch
-from autodist.source import Source
+from autodist.source import Source, last_name
 from autodist.values import Function
 
 
@@ -38,6 +39,40 @@ def numbered_around(event: Event, events: Iterable[Event], name: str | None) -> 
         return None  # called from several places
     assert call.node is not None
     return Epoch(call.source, call.source.statement(call.node), name, number)
+
+
+def counts_on(loops: Mapping[ast.AST | None, Source]) -> bool:
+    """Whether each of several loops over epochs begins to count where the one above it ends, `range(warm)` and
+    `range(warm, epochs)`, or stands in another branch: no number comes twice."""
+    counted = [each for each in loops if isinstance(each, ast.For)]
+    if len(counted) < len(loops) or len({*loops.values()}) > 1:
+        return False
+    if len({ast.unparse(each.target) for each in counted}) > 1:
+        return False  # of which a function reads one alone
+    ordered = sorted(counted, key=lambda each: each.lineno)
+    return all(_excludes(a, b, loops[a]) or _follows(b, a) for a, b in pairwise(ordered))
+
+
+def _follows(later: ast.For, earlier: ast.For) -> bool:
+    bounds = [_bounds(earlier.iter), _bounds(later.iter)]
+    return None not in bounds and bounds[0][1] == bounds[1][0]  # type: ignore[index]
+
+
+def _bounds(over: ast.expr) -> tuple[str, str] | None:
+    """The first number of `range(start, end)`, and the one behind its last."""
+    while isinstance(over, ast.Call) and last_name(over.func) in ("tqdm", "track") and over.args:
+        over = over.args[0]
+    if not isinstance(over, ast.Call) or last_name(over.func) not in ("range", "trange") or len(over.args) > 2:
+        return None
+    given = [*(["0"] if len(over.args) == 1 else []), *map(ast.unparse, over.args)]
+    return (given[0], given[1]) if len(given) == 2 else None
+
+
+def _excludes(one: ast.AST, other: ast.AST, source: Source) -> bool:
+    """Whether two loops stand in the branches of one condition."""
+    ways = [{each, *source.ancestors(each)} for each in (one, other)]
+    branches = [each for each in ways[0] & ways[1] if isinstance(each, ast.If)]
+    return any(not ways[0].isdisjoint(each.body) and not ways[1].isdisjoint(each.orelse) for each in branches)
 
 
 def _count(loop: Loop) -> str | None:
