@@ -337,6 +337,10 @@ RUN_STUDY_AND_CATCH = (
     )
 )
 
+RUN_STUDY_AND_CATCH_BY_PLACE = RUN_STUDY_AND_CATCH.replace(
+    "*args, catch=(), **options):", "n_trials=None, timeout=None, n_jobs=1, catch=(), *args, **options):"
+).replace("*args, catch=catch, **options)", "n_trials, timeout, n_jobs, catch, *args, **options)")
+
 ASK_STUDY = """\
     def ask(self, *args, **kwargs):
         trial = self.study.ask(*args, **kwargs) if {d}.get_rank() == 0 else None

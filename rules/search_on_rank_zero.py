@@ -15,6 +15,7 @@ from ._collectives import (
     LED_SEARCH,
     RUN_STUDY,
     RUN_STUDY_AND_CATCH,
+    RUN_STUDY_AND_CATCH_BY_PLACE,
     SHARED_STUDY,
     SHARED_TRIAL,
     STUDY_ON_ALL_RANKS,
@@ -142,11 +143,18 @@ def _led(script: TrainingScript, context: Context, site: Site) -> Finding:
     return Finding(source, call, "each rank would try other hyperparameters", fix)
 
 
+CATCH = 4
+"""The place of `catch` among the arguments of `study.optimize()`."""
+
+
 def _class(source: Source, search: Search) -> str:
     """The class by which ranks share what a file does with a study."""
     runs = [site.node for site in search.run if site.source is source]
-    caught = any(isinstance(call, ast.Call) and argument(call, "catch") is not None for call in runs)
-    methods = (RUN_STUDY_AND_CATCH if caught else RUN_STUDY) if runs else ""
+    calls = [each for each in runs if isinstance(each, ast.Call)]
+    caught = any(argument(each, "catch") is not None for each in calls)
+    by_place = any(len(each.args) > CATCH for each in calls)
+    methods = RUN_STUDY_AND_CATCH_BY_PLACE if by_place else RUN_STUDY_AND_CATCH if caught else RUN_STUDY
+    methods = methods if runs else ""
     if any(site.source is source for site in (*search.asked, *search.told)):
         methods += ASK_STUDY
     return STUDY_ON_ALL_RANKS.replace("{methods}", methods)

@@ -139,6 +139,14 @@ SEARCHES = {
         OBJECTIVE + MADE + "study.optimize(objective, n_trials=3, catch=(ValueError,))\n",
         ["except (optuna.TrialPruned, *(catch if isinstance(catch, tuple) else [catch])):", "catch=catch, **options)"],
     ),
+    "caught, by its place": (
+        OBJECTIVE + MADE + "study.optimize(objective, 3, None, 1, (ValueError,))\n",
+        [
+            "def optimize(self, func, n_trials=None, timeout=None, n_jobs=1, catch=(), *args, **options):",
+            "self.study.optimize(lead, n_trials, timeout, n_jobs, catch, *args, **options)",
+            "except (optuna.TrialPruned, *(catch if isinstance(catch, tuple) else [catch])):",
+        ],
+    ),
     "asked and told": (
         f"{MADE}for _ in range(3):\n    trial = study.ask()\n    loss = fit({LR})\n    study.tell(trial, loss)\n",
         [
@@ -448,10 +456,21 @@ def test_pruned_trials_end(tmp_path: Path) -> None:
 
 RUN = {
     name: SEARCHES[name][0]
-    for name in ("method", "asked and told", "several objectives", "stopped", "caught", "sampler and pruner")
+    for name in (
+        "method",
+        "asked and told",
+        "several objectives",
+        "stopped",
+        "caught",
+        "caught, by its place",
+        "sampler and pruner",
+    )
 }
 RUN["method"] = RUN["method"].replace("Search().run()", "search = Search()\nsearch.run()\nstudy = search.study")
 RUN["failed"] = RUN["caught"].replace(
+    "def objective(trial):", "def objective(trial):\n    if trial.number == 1:\n        raise ValueError"
+)
+RUN["failed, by its place"] = RUN["caught, by its place"].replace(
     "def objective(trial):", "def objective(trial):\n    if trial.number == 1:\n        raise ValueError"
 )
 RUN["trained again"] = RUN["caught"] + "print(fit(study.best_params['lr']), len(study.trials), study.best_value)\n"
