@@ -91,6 +91,16 @@ STAYS = 'map_location={"cuda:0": "cuda"}'
 @pytest.mark.parametrize(
     ("loads", "after"),
     [
+        ('old = torch.jit.load("c.pt").eval()', 'torch.jit.load("c.pt").eval()'),
+        (
+            'device = torch.device(device)\nold = torch.jit.load("c.pt")\nold.eval()',
+            'torch.jit.load("c.pt", map_location=device)',
+        ),
+        (
+            'device = torch.device(device)\nold = torch.jit.load("c.pt").eval().to(device)',
+            'torch.jit.load("c.pt", map_location=device).eval().to(device)',
+        ),
+        ('old = torch.jit.load("c.pt", "cpu")', 'torch.jit.load("c.pt", "cpu")'),
         ('x, y = torch.load("data.pt")', f'x, y = torch.load("data.pt", {STAYS})'),
         ('torch.set_rng_state(torch.load("rng.pt"))', f'torch.load("rng.pt", {STAYS})'),
         ('ck = torch.load("c.pt")\ntorch.set_rng_state(ck["rng"])', f'torch.load("c.pt", {STAYS})'),

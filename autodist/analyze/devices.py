@@ -11,11 +11,11 @@ from autodist.models.moves import held_by, is_to_device
 from autodist.project import Project
 from autodist.script import Site
 from autodist.source import Source, argument, last_name
-from autodist.values import Object, Scope
+from autodist.values import NOTHING, External, Object, Scope
 
 
 def loads_of(run: Interpreter) -> Iterator[tuple[Site, str]]:
-    """`torch.load` calls that would put tensors on the device that saved them, and where to put them instead."""
+    """`torch.load` and `torch.jit.load` calls that would put tensors on the device that saved them, and where to put them instead."""
     seen: set[ast.AST] = set()
     devices: set[Object] = set()
     for event in run.events:
@@ -31,7 +31,9 @@ def loads_of(run: Interpreter) -> Iterator[tuple[Site, str]]:
             not k.arg for k in event.node.keywords
         )
         if argument(event.node, "map_location", 1) is None and not unpacks:
-            yield Site(event.source, event.node), _place(event, devices, names_device(run.project))
+            place = _place(event, devices, run)
+            if place is not None:
+                yield Site(event.source, event.node), place
 
 
 WHERE_IT_WAS = '{"cuda:0": "cuda"}'
@@ -44,9 +46,15 @@ PLAIN = (
 """What numbers and settings of a checkpoint are called."""
 
 
-def _place(event: Event, devices: set[Object], named: bool) -> str:
-    """Where to put what a call of `torch.load` loads."""
-    uses, source = _uses(event), event.source
+def _place(event: Event, devices: set[Object], run: Interpreter) -> str | None:
+    """Where to put what a call of `torch.load` loads. What `torch.jit.load` loads is a model, which is run where the
+    script has its device, if it names one."""
+    uses, source, named = _uses(event), event.source, names_device(run.project)
+    assert isinstance(event.node, ast.Call)
+    called = run.values.get(event.node.func, NOTHING).things
+    if any(isinstance(t, External) and t.name == "torch.jit.load" for t in called):
+        device = _device_name(event, devices)
+        return device if device or named else '"cpu"'
     states = bool(uses) and all(_is_state(each, source) for each in uses)
     if named and not states and not any(_is_moved(each, source) for each in uses):
         return WHERE_IT_WAS
