@@ -139,3 +139,69 @@ def test_a_sum_beside_a_penalty_is_that_of_all_ranks(tmp_path: Path) -> None:
     assert "total = loss * dist.get_world_size() + sum(" in code and "SumOverRanks" not in code
     again, said = converted(tmp_path, code)
     assert again == code and "AD902" not in said
+
+
+BY_HAND = """\
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+world_size = int(os.getenv("WORLD_SIZE", "1"))
+if world_size > 1:
+    dist.init_process_group("gloo")
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(data, batch_size=8, sampler=DistributedSampler(data)):
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    if world_size > 1:
+{averaging}
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("averaging", "averages"),
+    [
+        ("for p in model.parameters():\n    dist.all_reduce(p.grad)\n    p.grad /= world_size", True),
+        ("for p in model.parameters():\n    dist.all_reduce(p.grad.data)\n    p.grad.data /= world_size", True),
+        ("flat = torch.cat([p.grad.view(-1) for p in model.parameters()])\ndist.all_reduce(flat)", True),
+        (
+            "grads = []\nfor p in model.parameters():\n    if p.grad is not None:\n"
+            "        grads.append(p.grad.view(-1))\nflat = torch.cat(grads)\n"
+            "dist.all_reduce(flat, op=dist.ReduceOp.SUM)",
+            True,
+        ),
+        ("norm = torch.cat([p.grad.view(-1) for p in model.parameters()]).norm()\ndist.all_reduce(norm)", False),
+        ("total = sum(p.grad.pow(2).sum() for p in model.parameters())\ndist.all_reduce(total)", False),
+    ],
+)
+def test_gradients_that_the_script_averages_itself(averaging: str, averages: bool, tmp_path: Path) -> None:
+    lines = "\n".join(f"        {line}" for line in averaging.splitlines())
+    code, _ = converted(tmp_path, BY_HAND.format(averaging=lines))
+    assert ("DDP(" not in code and "average_gradients" not in code) is averages
+
+
+def test_a_pass_ahead_of_the_steps_is_none_of_theirs(tmp_path: Path) -> None:
+    """One that has lazy layers made is no second pass before a backward pass, in which other parts may run."""
+    layers = "        self.first, self.second = nn.LazyLinear(4), nn.LazyLinear(4)\n"
+    forward = (
+        "        for _ in range(random.randint(1, 2)):\n            x = self.second(self.first(x))\n        return x\n"
+    )
+    text = (
+        "import random\n\nimport torch\nfrom torch import nn\n"
+        "from torch.utils.data import DataLoader, TensorDataset\n\n\n"
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        f"{layers}\n    def forward(self, x):\n{forward}\n\n"
+        "loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8, shuffle=True)\n"
+        "model = Net()\nmodel(torch.randn(1, 4))\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for (x,) in loader:\n    optimizer.zero_grad()\n    model(x).pow(2).mean().backward()\n    optimizer.step()\n"
+    )
+    code, said = converted(tmp_path, text)
+    assert "several forward passes" not in said and "model(torch.randn(1, 4))\nmodel = DDP(model" in code

@@ -15,7 +15,8 @@ from autodist.values import NOTHING, External, Object, Scope
 
 
 def loads_of(run: Interpreter) -> Iterator[tuple[Site, str]]:
-    """`torch.load` and `torch.jit.load` calls that would put tensors on the device that saved them, and where to put them instead."""
+    """`torch.load` and `torch.jit.load` calls that would put tensors on the device that saved them, and where to put
+    them instead."""
     seen: set[ast.AST] = set()
     devices: set[Object] = set()
     for event in run.events:

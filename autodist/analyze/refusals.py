@@ -104,6 +104,22 @@ def _size_told(run: Interpreter) -> str:
     return f"{message}: {share} % of it is {name} ({place}), which was entered {spent.entered} times"
 
 
+def _unseen_steps(run: Interpreter) -> str:
+    """What is said where no optimizer is seen to step."""
+    if any(_is_of_apex(value) for value in run.values.values()):
+        return "trains by apex.amp, which is no longer maintained and hides model and optimizer: use torch.amp"
+    if is_distributed(run):
+        return (
+            "is distributed already, and steps in a way that cannot be followed, so that nothing can be said of how "
+            "its gradients come to be those of all ranks: there is nothing to convert"
+        )
+    return (
+        "cannot see that an optimizer steps with these gradients: call step() of a torch.optim optimizer; where the "
+        "script changes tensors by their gradients itself, make them parameters of a module, or nothing averages the "
+        "gradients over the ranks"
+    )
+
+
 def refusals_of(
     run: Interpreter, strategy: Strategy, whole: wholes.Wholes | None, moving: Draw | None
 ) -> Iterator[Concern]:
@@ -171,16 +187,10 @@ def refusals_of(
             "AD904",
             event.source,
             event.node,
-            (
-                "trains by apex.amp, which is no longer maintained and hides model and optimizer: use torch.amp"
-                if any(_is_of_apex(value) for value in run.values.values())
-                else "cannot see that an optimizer steps with these gradients: call step() of a torch.optim optimizer; "
-                "where the script changes tensors by their gradients itself, make them parameters of a module, or "
-                "nothing averages the gradients over the ranks"
-            ),
+            _unseen_steps(run),
         )
         return
-    if _is_environment(run):
+    if _is_environment(run) and not is_distributed(run):
         event = backwards[0]
         yield refuse(
             "AD902",

@@ -60,6 +60,10 @@ def parts_by_turns(module: Object, run: Interpreter, history: History) -> str | 
             computed = _computed_by(event, run) if shown else set()
             before = [each for each in before if each not in shown or each.node in computed]
         loops = {loop.node for loop in event.loops}
+        ahead = {each for each in before if loops and not each.loops}  # as one that has lazy layers made
+        if ahead:
+            computed = _computed_by(event, run)
+            before = [each for each in before if each not in ahead or each.node in computed]
         again = any(loop.node not in loops for each in before for loop in each.loops)
         pairs = ((one, other) for at, one in enumerate(before) for other in before[:at] if one.node is not other.node)
         if again or any(not exclusive(one.source, one.node, other.node) for one, other in pairs):
