@@ -60,7 +60,10 @@ def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> Wo
     ranks = conversion.traces
     failures = run_failures(conversion)
     if not original.result.timed_out and (source.end is None or source.end.code != 0):
-        return replace(original_failed(base, original, failures), notes=tuple(held_back(original)))
+        failed = original_failed(base, original, failures)
+        return replace(
+            failed, reason=failed.reason + found_above(setting, source.end), notes=tuple(held_back(original))
+        )
     if not source.steps:
         reason = "no optimizer step was seen in the original: there is nothing to compare"
         return replace(base, reason=reason, findings=tuple(with_rules(failures)))
@@ -178,6 +181,22 @@ def original_failed(base: WorldVerdict, original: Run, failures: Sequence[Findin
     same = end is not None and any(f"{end.error}: {end.message}" in each.message for each in failures)
     reason = f"both programs fail in the same way: {end.error}: {end.message}" if end and same else finding.message
     return replace(base, reason=reason, findings=(finding, *with_rules(failures)))
+
+
+def found_above(setting: Setting, end: End | None) -> str:
+    """Where a module lies that the scripts do not find, since it is above the folder in which they start."""
+    missing = re.search(r"No module named '(\w+)", end.message) if end and end.error == "ModuleNotFoundError" else None
+    if missing is None:
+        return ""
+    name = missing[1]
+    above = [each for each in setting.before.parents if each in setting.workdir.parents]
+    there = next((each for each in above if (each / name).is_dir() or (each / f"{name}.py").is_file()), None)
+    if there is None:
+        return ""
+    return (
+        f"; {name} lies in {there}, above the working folder, which is all that is copied: start there, or name it by "
+        f"--workdir {there}, with PYTHONPATH=. where the script finds it by that"
+    )
 
 
 def without_probes(verdict: WorldVerdict, bare: Run) -> WorldVerdict:

@@ -126,3 +126,17 @@ def test_the_modules_of_a_conversion_are_its_own(
     (after,) = (tmp_path / output).rglob("train.py")
     verdict = verify(top / script / "train.py", after, [2], device="cpu", zygote=zygote)
     assert verdict.outcome is Outcome.EQUAL, verdict.worlds
+
+
+def test_a_module_above_the_working_folder_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A project that finds its modules by PYTHONPATH, verified from inside a folder of it."""
+    tools = tmp_path / "project" / "tools"
+    tools.mkdir(parents=True)
+    (tmp_path / "project" / "lib").mkdir()
+    (tmp_path / "project" / "lib" / "sizes.py").write_text("WIDTH = 4\n")
+    for name in ("before", "after"):
+        (tools / f"{name}.py").write_text("from lib.sizes import WIDTH\n")
+    monkeypatch.chdir(tools)
+    world = verify(tools / "before.py", tools / "after.py", [2], device="cpu").worlds[0]
+    assert f"lib lies in {tmp_path / 'project'}, above the working folder" in world.reason
+    assert f"--workdir {tmp_path / 'project'}" in world.reason
