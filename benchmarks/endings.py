@@ -96,9 +96,11 @@ def fresh(script: Path, env: dict[str, str], log: Path) -> int:
     """Run a rank in an interpreter of its own: the process id."""
     with open(log, "wb") as out:
         command = [sys.executable, str(script)]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command, cwd=log.parent, env={**os.environ, **env}, stdout=out, stderr=out, start_new_session=True
-        ).pid
+        )
+    process.returncode = 0  # or the next Popen would take the exit code that count() waits for
+    return process.pid
 
 
 def count(script: Path, runs: int, jobs: int, start: Callable[[Path, dict[str, str], Path], int]) -> dict[str, int]:
