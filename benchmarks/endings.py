@@ -2,8 +2,13 @@
 
     python -m benchmarks.endings [--runs 1000] [--jobs 4] [--forked] [--without-wait]
 
-Threads of gloo abort a process where they let go of a collective's tensors while Python itself ends
-(pytorch/pytorch#190489). The script ends right after a collective, the worst case; more jobs than cores make the
+A thread of gloo says that an all-reduce is done and only then lets go of it, and with it of the Python context in which
+`backward()` started it (torch.autograd.graph, "context"). Python objects need the GIL; where Python already ends, the
+thread that asks for it is ended in the middle of a destructor, and C++ aborts (pytorch/pytorch#190489).
+`destroy_process_group` does not wait for these threads: both still run after it, also where DDP is freed and collected
+first. So what helps is time in which the main thread has let go of the GIL.
+
+The script ends right after a collective, the worst case; more jobs than cores make the
 machine as busy as it has to be for threads to come late. --forked forks ranks from a process that has imported torch: a
 twentieth of the time, but the fault was never seen there. --without-wait takes out the line under test, to see what
 happens without it. Exit code 1 where a run did not end with 0.
@@ -91,9 +96,11 @@ def fresh(script: Path, env: dict[str, str], log: Path) -> int:
     """Run a rank in an interpreter of its own: the process id."""
     with open(log, "wb") as out:
         command = [sys.executable, str(script)]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command, cwd=log.parent, env={**os.environ, **env}, stdout=out, stderr=out, start_new_session=True
-        ).pid
+        )
+    process.returncode = 0  # or the next Popen would take the exit code that count() waits for
+    return process.pid
 
 
 def count(script: Path, runs: int, jobs: int, start: Callable[[Path, dict[str, str], Path], int]) -> dict[str, int]:

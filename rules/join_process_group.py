@@ -240,7 +240,8 @@ def join_process_group(script: TrainingScript, context: Context) -> Iterator[Fin
     in words of their own, which `read_launcher()` knows. `setup_distributed()` makes the processes a group, picks each
     one's device, and leaves printing to rank 0. Started by nothing the script is a group of one, so that
     `python train.py` still runs. The group is left at exit, however the script ends, a moment after the last
-    collective: gloo's threads abort where they let go of its tensors while Python itself ends (pytorch/pytorch#190489).
+    collective: gloo's threads abort where they let go of what it held while Python itself ends, and leaving the group
+    does not wait for them (pytorch/pytorch#190489).
     """
     if not script.trains:
         return

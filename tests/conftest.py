@@ -53,8 +53,8 @@ def converted_file(path: Path, strategy: Strategy = Strategy.DDP) -> tuple[str, 
 
 
 ABORTED_AT_EXIT = "terminate called without an active exception"
-"""What gloo's threads say where they drop tensors while Python ends (pytorch/pytorch#190489): one of a dozen runs of
-scripts that leave the group by `dist.destroy_process_group()` themselves, see benchmarks/endings.py."""
+"""What gloo's threads say where they let go of a collective while Python ends: one of a dozen runs of scripts that
+leave the group by `dist.destroy_process_group()` themselves, without the emitted wait: benchmarks/endings.py."""
 
 
 def differences(folder: Path, zygote: Zygote | None, before: str) -> object:
