@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Hashable
+from functools import wraps
+from typing import TypeVar, cast
 
 from autodist.catalog import Catalog
 from autodist.interpreter.branches import Branches
@@ -14,6 +17,9 @@ from autodist.interpreter.plan import Plan
 from autodist.interpreter.statements import Statements
 from autodist.project import Project
 from autodist.values import Function
+
+Subject = TypeVar("Subject", bound=Hashable)
+Answer = TypeVar("Answer")
 
 
 class Interpreter(Calls, Expressions, Statements, Branches, Draws):
@@ -61,6 +67,19 @@ class Unfinished(Exception):
     def __init__(self, run: Interpreter) -> None:
         super().__init__()
         self.run = run
+
+
+def once_a_run(ask: Callable[[Interpreter, Subject], Answer]) -> Callable[[Interpreter, Subject], Answer]:
+    """A question about something in a run that is over, answered once: models and rules come by it again and again. The
+    answer is only read."""
+
+    @wraps(ask)
+    def answer(run: Interpreter, subject: Subject) -> Answer:
+        if (ask, subject) not in run.answers:
+            run.answers[ask, subject] = ask(run, subject)
+        return cast(Answer, run.answers[ask, subject])
+
+    return answer
 
 
 class Runs:

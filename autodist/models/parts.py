@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from autodist.interpreter import Interpreter
 from autodist.script import Model
-from autodist.source import Source
+from autodist.source import Source, all_of, walk
 from autodist.values import (
     NOTHING,
     Class,
@@ -216,7 +216,7 @@ def _holds_unseen(module: Object) -> bool:
 def _spoken_of(container: Object, run: Interpreter) -> Iterator[Object]:
     """The models of libraries that a container's layers come out of: `nn.Sequential(*list(vgg.features)[:35])`."""
     starred = [each for each in container.node.args if isinstance(each, ast.Starred)]
-    spoken = (node for each in starred for node in ast.walk(each) if isinstance(node, ast.expr))
+    spoken = (node for each in starred for node in all_of(each, ast.expr))
     things = (thing for node in spoken for thing in run.values.get(node, NOTHING).things)
     return (t for t in things if isinstance(t, Object) and t.cls is None and "module" in t.roles)
 
@@ -252,7 +252,7 @@ def _taken_from(module: Object) -> Iterator[Object]:
 
 
 def _calls(cls: Class) -> Iterator[ast.Call]:
-    return (node for each in cls.line() for node in ast.walk(each.node) if isinstance(node, ast.Call))
+    return (node for each in cls.line() for node in all_of(each.node, ast.Call))
 
 
 def _flattened(values: Iterable[Value]) -> Iterator[Thing]:
@@ -283,7 +283,7 @@ def _has_batch_norm(module: Object, run: Interpreter) -> bool:
         if spoken in seen:
             continue
         seen.add(spoken)
-        for node in ast.walk(spoken.node):
+        for node in walk(spoken.node):
             if not isinstance(node, (ast.Attribute, ast.Name)):
                 continue
             for thing in run.values.get(node, NOTHING).things:

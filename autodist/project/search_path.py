@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autodist.source import Source
+from autodist.source import Source, walk
 
 SAME = frozenset(["abspath", "absolute", "expanduser", "normpath", "Path", "PurePath", "realpath", "resolve", "str"])
 """What names the same folder as before."""
@@ -43,7 +43,7 @@ def additions(source: Source, starts: Sequence[Path]) -> Iterator[Addition]:
     names = _bound_once(source.tree)
     adders = _adders(source.tree)
     other = Path(os.sep, *["other"] * len(Path(os.path.abspath(source.path)).parts), source.path.name)
-    for node in ast.walk(source.tree):
+    for node in walk(source.tree):
         for folder in _added(node, frozenset(adders)):
             if isinstance(folder, ast.Name) and folder.id in adders.values():
                 continue  # the calls of the function say which
@@ -75,9 +75,9 @@ def _adders(tree: ast.Module) -> dict[str, str]:
     """The functions that add their first parameter to the path, with that."""
     return {
         function.name: function.args.args[0].arg
-        for function in ast.walk(tree)
+        for function in walk(tree)
         if isinstance(function, ast.FunctionDef) and function.args.args
-        for node in ast.walk(function)
+        for node in walk(function)
         for folder in _added(node, frozenset())
         if isinstance(folder, ast.Name) and folder.id == function.args.args[0].arg
     }
