@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from autodist import notebook
+from autodist.deep import READING
 from autodist.errors import AutodistError
 
 BOM = b"\xef\xbb\xbf"
@@ -120,6 +121,7 @@ class Source:
     @classmethod
     def parse(cls, data: bytes | str, path: Path = Path("<stdin>"), module: str = "__main__") -> Source:
         """Parse source text or the bytes of a file. Raises AutodistError with file and line."""
+        READING.files, READING.path = READING.files + 1, path
         if isinstance(data, str):
             data = data.encode()
         if b"\0" in data:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from autodist.interpreter import Event, Interpreter
+from autodist.interpreter import Event, Interpreter, once_a_run
 from autodist.models.history import History, freezes, grows, history_of, learning
 from autodist.models.moves import is_to_device
 from autodist.models.parts import parts, unwrapped
@@ -146,14 +146,14 @@ def _is_by_name(use: Event, place: Event) -> bool:
 
 def _looked_through(module: Object, run: Interpreter) -> list[Event]:
     """`summary(model, (3, 32, 32))`, which runs a model in training mode on rows that are the same on all ranks."""
-    return [
-        event
-        for event in run.of("make")
-        for made in event.value.things
-        if isinstance(made, Object)
-        and made.name.endswith(".summary")
-        and any(module in unwrapped(given) for given in made.args[:1])
-    ]
+    return [event for event, made in _named_so(run, ".summary") if any(module in unwrapped(g) for g in made.args[:1])]
+
+
+@once_a_run
+def _named_so(run: Interpreter, ending: str) -> list[tuple[Event, Object]]:
+    """What a run makes by functions whose names end so."""
+    made = ((event, thing) for event in run.of("make") for thing in event.value.things)
+    return [(event, thing) for event, thing in made if isinstance(thing, Object) and thing.name.endswith(ending)]
 
 
 def _moves_of_parts(module: Object, run: Interpreter) -> list[Event]:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from autodist.deep import deep
 from autodist.errors import AutodistError
 from autodist.project.chosen import MOST, NAMING, any_named, files, patterns, put_together, spelt, with_packages
 from autodist.project.search_path import added_folders
@@ -81,6 +82,7 @@ class Project:
             yield Path(os.path.abspath(source.path)).parents[levels]
 
     @classmethod
+    @deep
     def load(
         cls,
         entry: Path,
