@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from autodist import temporary
-from autodist.interpreter import TESTING_FILES, Event, Interpreter
+from autodist.interpreter import TESTING_FILES, Event, Interpreter, once_a_run
 from autodist.script import Site
 from autodist.source import Source, all_of, last_name, walk
 from autodist.spread import RANK
@@ -150,8 +151,34 @@ def within(event: Event, statements: frozenset[ast.AST]) -> bool:
     """Whether an event happens in one of the statements, or in what they call."""
     if not statements:
         return False
-    chain = [(call.node, call.source) for call in event.calls if call.node is not None]
-    return any(stands_in(source, node, statements) for node, source in [*chain, (event.node, event.source)])
+    inside = _inside(statements)
+    return event.node in inside or any(call.node in inside for call in event.calls)
+
+
+@lru_cache(maxsize=16)
+def _inside(statements: frozenset[ast.AST]) -> frozenset[ast.AST]:
+    return frozenset(node for statement in statements for node in walk(statement))
+
+
+@once_a_run
+def last_within(run: Interpreter, statement: ast.AST) -> int | None:
+    """The order of the last event in a statement, or in what it calls."""
+    return _last(run).get(statement)
+
+
+@once_a_run
+def _last(run: Interpreter) -> dict[ast.AST, int]:
+    found: dict[ast.AST, int] = {}
+    for event in run.events:
+        chain = [(call.node, call.source) for call in event.calls if call.node is not None]
+        for node, source in [*chain, (event.node, event.source)]:
+            if found.get(node) != event.order:
+                found[node] = event.order
+                for outer in source.ancestors(node):
+                    if found.get(outer) == event.order:
+                        break
+                    found[outer] = event.order
+    return found
 
 
 def stands_in(source: Source, node: ast.AST, statements: frozenset[ast.AST]) -> bool:
