@@ -6,6 +6,7 @@
 # make endings  do converted scripts end with 0, 1,000 times on 2 ranks?
 # make overhead  what its probes cost              make combinations  convert and verify scripts put together at random
 # make bench  speed against other tools             make robustness   convert every Python file there is
+# make bench-convert [CHECKOUTS=folder]  speed of convert, how it grows, and of public repositories checked out there
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -13,7 +14,7 @@ TORCH ?= torch==2.13.0
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/installed
 
-.PHONY: test demo docs goldens fixtures rule bench faults alarms endings overhead combinations robustness clean
+.PHONY: test demo docs goldens fixtures rule bench bench-convert faults alarms endings overhead combinations robustness clean
 .DEFAULT_GOAL := test
 
 test: $(INSTALLED)
@@ -59,6 +60,9 @@ bench: $(INSTALLED)
 	@test -x $(VENV)/peers/bin/torchfix || $(PYTHON) -m venv $(VENV)/peers
 	@$(VENV)/peers/bin/pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
 	@$(BIN)/python -m benchmarks.speed --peers $(VENV)/peers/bin
+
+bench-convert: $(INSTALLED)
+	@$(BIN)/python -m benchmarks.speed converting sweeping repositories --rounds 3 $(if $(CHECKOUTS),--checkouts "$(CHECKOUTS)")
 
 faults: $(INSTALLED)
 	@$(BIN)/python -m benchmarks.verify_faults

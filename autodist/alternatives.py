@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from autodist.source import Source, last_name
+from autodist.source import Source, all_of, last_name, walk
 from autodist.values import Function, Object, Parameters, Scope, Thing, Value, Wrapped
 
 Latest = Callable[[ast.expr], Value]
@@ -46,7 +46,7 @@ class Settled:
 @lru_cache(maxsize=1)
 def settled(sources: tuple[Source, ...]) -> Settled:
     """Read from the source which attributes are set, and by which other means they may be: once for all runs."""
-    nodes = [node for source in sources for node in ast.walk(source.tree)]
+    nodes = [node for source in sources for node in walk(source.tree)]
     stored = {n.attr for n in nodes if isinstance(n, ast.Attribute) and not isinstance(n.ctx, ast.Load)}
     called = {last_name(n.func) for n in nodes if isinstance(n, ast.Call)}
     asked = any(isinstance(n, ast.Attribute) and n.attr == "__dict__" for n in nodes) or "vars" in called
@@ -71,9 +71,9 @@ def _is_item_store(node: ast.AST) -> bool:
 
 def _is_bound_once(source: Source, name: str) -> bool:
     """Whether one statement of a file binds a name, outside of loops and functions."""
-    bound = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name) and n.id == name and not _is_load(n)]
-    others = [n for n in ast.walk(source.tree) if isinstance(n, (ast.Global, ast.Nonlocal)) and name in n.names]
-    arguments = [n for n in ast.walk(source.tree) if isinstance(n, ast.arg) and n.arg == name]
+    bound = [n for n in all_of(source.tree, ast.Name) if n.id == name and not _is_load(n)]
+    others = [n for n in walk(source.tree) if isinstance(n, (ast.Global, ast.Nonlocal)) and name in n.names]
+    arguments = [n for n in all_of(source.tree, ast.arg) if n.arg == name]
     if len(bound) != 1 or others or arguments:
         return False
     return not any(isinstance(each, (*FUNCTIONS, *LOOPS)) for each in source.ancestors(bound[0]))

@@ -14,7 +14,7 @@ from itertools import takewhile
 from autodist import collation
 from autodist.catalog import ANY_GENERATOR, RANDOM_ROLES
 from autodist.interpreter import Interpreter
-from autodist.source import Source, argument
+from autodist.source import Source, all_of, argument, walk
 from autodist.values import NOTHING, Class, External, Function, Items, LocalModule, Object, Table, Thing, Value
 
 OWN = frozenset(
@@ -68,7 +68,7 @@ def own_generators(loader: Object, run: Interpreter) -> dict[ast.AST, Object]:
     """The generators of the script's own from which a loader's samples are drawn, and nothing else: by the calls that
     make them, `self.rng = np.random.default_rng(0)`."""
     functions = reading(loader)
-    inside = {node for function in functions for node in ast.walk(function.node)}
+    inside = {node for function in functions for node in walk(function.node)}
     found: dict[ast.AST, Object] = {thing.node: thing for function in functions for thing in asked(function)}
     for node, value in run.values.items() if found else ():
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and node not in inside:
@@ -86,7 +86,7 @@ def reading(loader: Object, stream: bool = False) -> list[Function]:
 
 def asked(function: Function) -> Iterator[Object]:
     """The generators that a function draws from by their methods."""
-    for node in ast.walk(function.node):
+    for node in walk(function.node):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             yield from generators(node.func.value, function)
 
@@ -122,7 +122,7 @@ def _drawn_for(loader: Object, run: Interpreter, stream: bool) -> list[Drawn]:
 def _set_later(run: Interpreter) -> Iterator[Function]:
     """The functions that a data set of a library is told to run for each sample: `train_set.set_transform(augment)`."""
     for source in (each for each in run.project.sources if "_transform(" in each.text):
-        for node in ast.walk(source.tree):
+        for node in walk(source.tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SETTING:
                 yield from (function for each in node.args for function in _callable(run.values.get(each, NOTHING)))
 
@@ -206,7 +206,7 @@ def _may_run(thing: Thing, holder: Thing, run: Interpreter) -> bool:
 
 def _called_of_libraries(function: Function, run: Interpreter) -> Iterator[Drawn]:
     """What a function calls of libraries that may draw: `warp(image)`, `self.augment(image=image)`."""
-    for node in ast.walk(function.node):
+    for node in walk(function.node):
         if not isinstance(node, ast.Call):
             continue
         name = name_of(node.func, function)
@@ -262,7 +262,7 @@ def _reading(dataset: Object) -> Iterator[Function]:
 
 def _given_on(function: Function) -> Iterator[Function]:
     """The functions of the project that a function gives to what it calls."""
-    for call in (each for each in ast.walk(function.node) if isinstance(each, ast.Call)):
+    for call in all_of(function.node, ast.Call):
         for node in (*call.args, *(each.value for each in call.keywords)):
             yield from (thing for thing in _named(node, function) if isinstance(thing, Function))
 
@@ -293,7 +293,7 @@ def _callable(value: Value, depth: int = 4) -> Iterator[Function]:
 
 def _called(function: Function) -> Iterator[Function]:
     """The functions of the project that a function calls, or gives to what calls them: `map(augment, images)`."""
-    for node in ast.walk(function.node):
+    for node in walk(function.node):
         if isinstance(node, ast.Call):
             called = _named(node.func, function)
             told = (*node.args, *(each.value for each in node.keywords))
@@ -349,7 +349,7 @@ def _above(name: str, function: Function) -> Iterator[Thing]:
 
 def mentioned(function: Function, run: Interpreter) -> Iterator[Drawn]:
     """What a function that no step of the analysis enters draws from, by what it calls."""
-    calls = [node for node in ast.walk(function.node) if isinstance(node, ast.Call)]
+    calls = list(all_of(function.node, ast.Call))
     seeds = {library(call, function) for call in _seeds(function, run) if not _is_chosen(call, function)}
     for node in calls:
         name = name_of(node.func, function)
@@ -363,7 +363,7 @@ def mentioned(function: Function, run: Interpreter) -> Iterator[Drawn]:
 
 def _seeds(function: Function, run: Interpreter) -> Iterator[ast.Call]:
     """The calls in a function that seed a generator by what they are given, `np.random.seed(index)`."""
-    for node in ast.walk(function.node):
+    for node in walk(function.node):
         if isinstance(node, ast.Call) and node.args:
             if not SEEDING.isdisjoint(run.catalog.roles(name_of(node.func, function))):
                 yield node

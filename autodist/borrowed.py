@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from autodist.project import Project
 from autodist.script import Borrowed
-from autodist.source import Source, argument, last_name
+from autodist.source import Source, all_of, argument, last_name, walk
 
 FSDP2 = frozenset(
     "fully_shard FSDPModule MixedPrecisionPolicy CPUOffloadPolicy OffloadPolicy UnshardHandle "
@@ -58,7 +58,7 @@ def _in(source: Source, equivalents: Mapping[str, str]) -> Iterator[Borrowed]:
     if not any(_canonical(name) for name in aliases.values()):
         return
     uses = []
-    for node in ast.walk(source.tree):
+    for node in walk(source.tree):
         if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
             continue
         if isinstance(source.parents.get(node), ast.Attribute):
@@ -72,7 +72,7 @@ def _in(source: Source, equivalents: Mapping[str, str]) -> Iterator[Borrowed]:
 def _aliases(tree: ast.Module) -> dict[str, str]:
     """What each imported name stands for."""
     found: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 root = alias.name.partition(".")[0]
@@ -137,7 +137,7 @@ OSS_ONLY = ("group", "broadcast_fp16", "force_broadcast_object")
 def _serves_others(statement: ast.stmt, source: Source) -> bool:
     """`policy = partial(size_based_auto_wrap_policy, min_num_params=100)`: not a call that does anything else."""
     assert isinstance(statement, ast.Assign)
-    calls = [n for n in ast.walk(statement.value) if isinstance(n, ast.Call)]
+    calls = list(all_of(statement.value, ast.Call))
     plain = ("partial", "dict")
     return all(
         isinstance(c.func, (ast.Name, ast.Attribute)) and (last_name(c.func) in plain or last_name(c.func) in SETTINGS)

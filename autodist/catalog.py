@@ -60,6 +60,9 @@ class Catalog:
         self._losses = losses or {}
         self._draws = draws or {}
         self._apart = frozenset(own_operations or ()) & operations.load(own_operations).keeping_samples
+        self._known: dict[str, frozenset[str]] = {}
+        self._drawn: dict[str, frozenset[str]] = {}
+        """The answers so far."""
         self._roles: dict[str, frozenset[str]] = {}
         for table in tables:
             for role, names in table.items():
@@ -68,6 +71,12 @@ class Catalog:
 
     def roles(self, name: str) -> frozenset[str]:
         """What ``name`` does; empty if nothing is known of it."""
+        found = self._known.get(name)
+        if found is None:
+            found = self._known[name] = self._found(name)
+        return found
+
+    def _found(self, name: str) -> frozenset[str]:
         found = self._roles.get(name)
         if found is None:
             found = self._roles.get(name.rpartition(".")[0] + ".*")
@@ -103,6 +112,12 @@ class Catalog:
     def draws(self, name: str) -> frozenset[str]:
         """The libraries from whose generators it may draw what ``name`` calls or makes: all of them, where nothing is
         known of it."""
+        found = self._drawn.get(name)
+        if found is None:
+            found = self._drawn[name] = self._draws_from(name)
+        return found
+
+    def _draws_from(self, name: str) -> frozenset[str]:
         if not RANDOM_ROLES.isdisjoint(self.roles(name)):
             return frozenset([name.partition(".")[0]])
         transforms = {"torch"} if "random_transform" in self.roles(name) else NOTHING

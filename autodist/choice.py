@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from autodist import catalog
 from autodist.config import Config, Strategy
+from autodist.deep import deep
 from autodist.footprint import Uncounted, footprint
 from autodist.interpreter import Interpreter, Plan
 from autodist.models import trained_models
@@ -14,6 +15,7 @@ from autodist.project import Project
 GIB = 2**30
 
 
+@deep
 def choose(project: Project, config: Config) -> tuple[Config, str]:
     """The options with a strategy, and why it was chosen; empty where nothing had to be."""
     if config.strategy is not Strategy.AUTO:

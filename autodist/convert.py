@@ -9,6 +9,7 @@ from traceback import extract_tb
 from autodist import edits, registry, suppress
 from autodist.analyze import analyze
 from autodist.config import Config
+from autodist.deep import deep
 from autodist.edits import Edit, EditConflict
 from autodist.errors import AutodistError
 from autodist.project import Project
@@ -29,6 +30,7 @@ class InternalError(AutodistError):
         super().__init__(f"internal error in {where} at {place} ({what}): please report it", source.path)
 
 
+@deep
 def convert(project: Project, config: Config) -> Result:
     """The project, converted. Raises AutodistError where two rules want different things of one line."""
     diagnostics = diagnose(project, config)
@@ -43,6 +45,7 @@ def unchanged(project: Project, diagnostics: tuple[Diagnostic, ...]) -> Result:
     return Result(tuple(Converted(source, source.text, source.text) for source in project.sources), diagnostics)
 
 
+@deep
 def diagnose(project: Project, config: Config) -> tuple[Diagnostic, ...]:
     """What the rules say about the project, in the order of its files and lines."""
     rules = registry.selected(config)

@@ -15,7 +15,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.models import members, normalises, settled_at, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site, Wrapping
-from autodist.source import Source
+from autodist.source import Source, all_of, told_once, walk
 from autodist.spread import ROWS, SAME
 from autodist.tensors.mixing import mixings
 from autodist.values import NOTHING, UNKNOWN, Object, Wrapped
@@ -24,7 +24,7 @@ from autodist.values import NOTHING, UNKNOWN, Object, Wrapped
 def passes_in_training(run: Interpreter) -> list[Event]:
     """Calls of models in training mode, outside of what trains them: within loops, or between training and a
     checkpoint. None where a script sets a mode that is known only as it runs."""
-    if any(_sets_mode(node, run) for source in run.project.sources for node in ast.walk(source.tree)):
+    if any(_sets_mode(node, run) for source in run.project.sources for node in all_of(source.tree, ast.Call)):
         return []
     trained = min((event.order for event in run.of("backward")), default=len(run.events))
     saved = max((event.order for event in run.of("save")), default=-1)
@@ -94,10 +94,14 @@ def _tells_mode(run: Interpreter) -> bool:
     """Whether something is put into evaluation mode of which it is not known what it is: `get("net").eval()`."""
     for source in run.project.sources:
         if ".eval()" in source.text or ".train(False)" in source.text:
-            calls = (node for node in ast.walk(source.tree) if isinstance(node, ast.Call))
-            if any(_evaluates(call) and not _is_known(call.func, run) for call in calls):
+            if any(not _is_known(call.func, run) for call in _evaluating(source.tree)):
                 return True
     return False
+
+
+@told_once
+def _evaluating(tree: ast.Module) -> list[ast.Call]:
+    return [call for call in all_of(tree, ast.Call) if _evaluates(call)]
 
 
 def _evaluates(call: ast.Call) -> bool:
@@ -147,9 +151,9 @@ def _reaches_loss(event: Event, run: Interpreter) -> bool:
     for call in (*reversed(event.calls), None):
         home = source.home(made)
         flowing = _computed_from(made, home, source)
-        if any(_holds(each, flowing, source) for each in ast.walk(home) if each in losses):
+        if any(_holds(each, flowing, source) for each in walk(home) if each in losses):
             return True
-        returned = [each for each in ast.walk(home) if isinstance(each, ast.Return)]
+        returned = list(all_of(home, ast.Return))
         if call is None or call.node is None or not any(_holds(each, flowing, source) for each in returned):
             return False
         source, made = call.source, call.node
@@ -160,7 +164,7 @@ def _computed_from(made: ast.AST, home: ast.AST, source: Source) -> set[ast.AST]
     """A call, and where variables of the same function are read that hold what is computed from its result."""
     bound: dict[str, list[ast.stmt]] = {}
     reads: list[ast.expr] = []
-    for node in ast.walk(home):
+    for node in walk(home):
         if isinstance(node, (ast.Name, ast.Attribute)):
             if isinstance(node.ctx, ast.Store):
                 bound.setdefault(ast.unparse(node), []).append(source.statement(node))
@@ -185,7 +189,7 @@ def _holds(node: ast.AST, found: set[ast.AST], source: Source) -> bool:
         node = node.iter
     elif isinstance(node, (ast.With, ast.AsyncWith, ast.FunctionDef, ast.ClassDef)):
         return False
-    return any(each in found and not is_cut(each, source) for each in ast.walk(node) if isinstance(each, ast.expr))
+    return any(each in found and not is_cut(each, source) for each in all_of(node, ast.expr))
 
 
 def _takes_rows(node: ast.AST, number: int, run: Interpreter) -> bool:

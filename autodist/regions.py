@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from autodist import temporary
-from autodist.interpreter import TESTING_FILES, Event, Interpreter
+from autodist.interpreter import TESTING_FILES, Event, Interpreter, once_a_run
 from autodist.script import Site
-from autodist.source import Source, last_name
+from autodist.source import Source, all_of, last_name, walk
 from autodist.spread import RANK
 from autodist.values import NOTHING, External, Function, Object, drawn_from
 
@@ -115,13 +116,13 @@ def _keeps_result(event: Event, statement: ast.stmt) -> bool:
     if event.kind == "tracker":
         return True
     names = {target.id if isinstance(target, ast.Name) else "" for target in statement.targets}
-    read = (n.id for n in ast.walk(event.source.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    read = (n.id for n in walk(event.source.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
     return event.kind == "write" and "" not in names and names.isdisjoint(read)
 
 
 def is_quiet_file(source: Source, node: ast.AST, run: Interpreter) -> bool:
     """Whether a call writes into a file that `with` opens on the null device but for rank 0."""
-    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    names = {n.id for n in all_of(node, ast.Name)}
     for ancestor in source.ancestors(node):
         for item in ancestor.items if isinstance(ancestor, ast.With) else ():
             if isinstance(item.optional_vars, ast.Name) and item.optional_vars.id in names:
@@ -135,10 +136,10 @@ def opened(guards: list[Site], opens: list[Site], reduced: Mapping[ast.AST, Sour
     bound in there: their files are opened on all ranks instead, on the null device but for rank 0."""
     kept, more = [], list(opens)
     for site in guards:
-        inside = set(ast.walk(site.node))
+        inside = set(walk(site.node))
         bound = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         needed = [node for node in reduced if node in inside]
-        names = {n.id for node in needed for n in ast.walk(node) if isinstance(n, ast.Name)}
+        names = {n.id for node in needed for n in all_of(node, ast.Name)}
         if names & bound and isinstance(site.node, ast.With):
             more += [Site(site.source, item.context_expr) for item in site.node.items]
         else:
@@ -150,8 +151,34 @@ def within(event: Event, statements: frozenset[ast.AST]) -> bool:
     """Whether an event happens in one of the statements, or in what they call."""
     if not statements:
         return False
-    chain = [(call.node, call.source) for call in event.calls if call.node is not None]
-    return any(stands_in(source, node, statements) for node, source in [*chain, (event.node, event.source)])
+    inside = _inside(statements)
+    return event.node in inside or any(call.node in inside for call in event.calls)
+
+
+@lru_cache(maxsize=16)
+def _inside(statements: frozenset[ast.AST]) -> frozenset[ast.AST]:
+    return frozenset(node for statement in statements for node in walk(statement))
+
+
+@once_a_run
+def last_within(run: Interpreter, statement: ast.AST) -> int | None:
+    """The order of the last event in a statement, or in what it calls."""
+    return _last(run).get(statement)
+
+
+@once_a_run
+def _last(run: Interpreter) -> dict[ast.AST, int]:
+    found: dict[ast.AST, int] = {}
+    for event in run.events:
+        chain = [(call.node, call.source) for call in event.calls if call.node is not None]
+        for node, source in [*chain, (event.node, event.source)]:
+            if found.get(node) != event.order:
+                found[node] = event.order
+                for outer in source.ancestors(node):
+                    if found.get(outer) == event.order:
+                        break
+                    found[outer] = event.order
+    return found
 
 
 def stands_in(source: Source, node: ast.AST, statements: frozenset[ast.AST]) -> bool:
@@ -307,7 +334,7 @@ def _chain_of(source: Source, statement: ast.AST) -> ast.If | None:
 
 def _only_makes(chain: ast.If, run: Interpreter) -> bool:
     """Whether a condition binds data sets and the like in all of its branches, and neither trains nor leaves."""
-    inside = [each for each in ast.walk(chain) if isinstance(each, ast.stmt)]
+    inside = list(all_of(chain, ast.stmt))
     plain = all(isinstance(each, (ast.If, ast.Assign, ast.AnnAssign, ast.Expr, ast.Raise)) for each in inside)
     around = frozenset([chain])
     happens = {event.kind for event in run.events if within(event, around)}
@@ -331,9 +358,9 @@ def _is_spared(event: Event, depth: int) -> bool:
             return True
     inner = [call.node for call in event.calls[depth + 1 :]] + [event.node]
     for call, writing in zip(event.calls[depth:], inner, strict=True):
-        tests = [n for n in ast.walk(call.function.node) if isinstance(n, ast.If) and tests_files(n.test)]
+        tests = [n for n in all_of(call.function.node, ast.If) if tests_files(n.test)]
         ahead = [test for test in tests if test.lineno <= getattr(writing, "lineno", 0)]
-        if any(isinstance(n, ast.Return) for test in ahead for n in ast.walk(test)):
+        if any(isinstance(n, ast.Return) for test in ahead for n in walk(test)):
             return True
         if any(_binds_for_others(call.function.source, test) for test in tests):
             return True  # it notes what it has found
@@ -358,7 +385,7 @@ def ends_search(test: ast.If) -> bool:
     """Whether a loop is left where a file is missing: `if not os.path.exists(path): break`"""
     if not tests_files(test.test) or finds(test.test):
         return False
-    return any(isinstance(n, (ast.Break, ast.Return)) for each in test.body for n in ast.walk(each))
+    return any(isinstance(n, (ast.Break, ast.Return)) for each in test.body for n in walk(each))
 
 
 def stands_where_missing(source: Source, statement: ast.stmt) -> bool:
@@ -378,7 +405,7 @@ def stands_where_missing(source: Source, statement: ast.stmt) -> bool:
 
 def finds(test: ast.expr) -> bool:
     """Whether a test holds where files are there: `os.path.exists(path)`."""
-    return not any(isinstance(n, (ast.Not, ast.Compare)) for n in ast.walk(test))
+    return not any(isinstance(n, (ast.Not, ast.Compare)) for n in walk(test))
 
 
 def is_kept_for_others(event: Event, run: Interpreter) -> bool:
@@ -427,7 +454,7 @@ def _runs_alone(statement: ast.stmt, call: ast.AST, function: Function, inside: 
         return False
     return not any(
         isinstance(n, (ast.Global, ast.Nonlocal)) or isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
-        for n in ast.walk(function.node)
+        for n in walk(function.node)
     )
 
 
@@ -456,7 +483,7 @@ def downloads(node: ast.AST, run: Interpreter) -> bool:
 
 def _names_address(node: ast.expr | None) -> bool:
     """`"https://example.org/train.csv"`"""
-    texts = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant)] if node is not None else []
+    texts = [n.value for n in all_of(node, ast.Constant)] if node is not None else []
     return any(isinstance(text, str) and "://" in text for text in texts)
 
 
@@ -494,14 +521,14 @@ def _is_fetched_whatever_is_there(event: Event, run: Interpreter) -> bool:
 def _fetches_anew(event: Event, statement: ast.stmt, run: Interpreter) -> bool:
     """Whether a statement downloads, or takes out of an archive, files that another rank has put in place already, and
     leaves nothing else behind."""
-    inside = set(ast.walk(statement))
+    inside = set(walk(statement))
     if not _is_fetched_whatever_is_there(event, run) or any(
         isinstance(n, ast.If) and tests_files(n.test) for n in inside
     ):
         return False
     bound = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     home = event.source.home(statement)
-    read = (n for n in ast.walk(home) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n not in inside)
+    read = (n for n in all_of(home, ast.Name) if isinstance(n.ctx, ast.Load) and n not in inside)
     return isinstance(statement, (ast.Expr, ast.Try, ast.For)) and bound.isdisjoint(n.id for n in read)
 
 
@@ -517,7 +544,7 @@ def _attempt(source: Source, statement: ast.stmt, run: Interpreter) -> ast.stmt:
             continue
         assert isinstance(ancestor, ast.stmt)
         around = frozenset([ancestor])
-        if any(isinstance(each, ast.Return) for each in ast.walk(ancestor)):
+        if any(isinstance(each, ast.Return) for each in walk(ancestor)):
             break
         if any(event.kind in TRAINING and within(event, around) for event in run.events):
             break
@@ -559,7 +586,7 @@ def _places(event: Event) -> list[tuple[ast.AST, Source]]:
 
 def _asks(test: ast.expr, met: Met) -> bool:
     """Whether a condition goes by the files that are there: `if not is_complete(root):` as well."""
-    return tests_files(test) or not met.looks.isdisjoint(ast.walk(test))
+    return tests_files(test) or not met.looks.isdisjoint(walk(test))
 
 
 def _file_test(source: Source, statement: ast.stmt, met: Met) -> ast.stmt:
@@ -586,7 +613,7 @@ def _goes_by_files(node: ast.AST, inner: ast.AST, source: Source, met: Met) -> b
 
 def _misses_file(handler: ast.ExceptHandler, attempt: ast.Try) -> bool:
     """Whether a file is missing that was to be read: `except FileNotFoundError:`, whatever is caught where one is."""
-    calls = (n for each in attempt.body for n in ast.walk(each) if isinstance(n, ast.Call))
+    calls = (n for each in attempt.body for n in all_of(each, ast.Call))
     names = [last_name(call.func) or "" for call in calls]
     reads = any(name.startswith(READING) for name in names)
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
@@ -595,7 +622,7 @@ def _misses_file(handler: ast.ExceptHandler, attempt: ast.Try) -> bool:
 
 def _answer(source: Source, test: ast.If, met: Met) -> ast.stmt | None:
     """Where a file was looked for, right above a condition that goes by what was found: `cached = path.exists()`"""
-    asked = {n.id for n in ast.walk(test.test) if isinstance(n, ast.Name)}
+    asked = {n.id for n in all_of(test.test, ast.Name)}
     block = source.block(test)
     for each in block[max(0, block.index(test) - MOST_BETWEEN) : block.index(test)]:
         if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name) and each.targets[0].id in asked:
@@ -613,7 +640,7 @@ def _with_answer(source: Source, statement: ast.stmt, met: Met) -> list[ast.stmt
 
 def tests_files(test: ast.expr) -> bool:
     """Whether a condition asks for files."""
-    return any(isinstance(n, ast.Call) and last_name(n.func) in TESTING_FILES for n in ast.walk(test))
+    return any(isinstance(n, ast.Call) and last_name(n.func) in TESTING_FILES for n in walk(test))
 
 
 def _outermost(sites: Iterable[Site], opens: Mapping[ast.AST, Site]) -> list[Site]:
@@ -686,10 +713,10 @@ def _folder(event: Event, run: Interpreter) -> ast.expr:
 
 def _paths(node: ast.expr, source: Source, depth: int = 4) -> set[str]:
     """The expressions that a path is put together from, as they are written."""
-    parts = [each for each in ast.walk(node) if isinstance(each, ast.expr)]
+    parts = list(all_of(node, ast.expr))
     found = {ast.unparse(each) for each in parts if not isinstance(each, ast.Constant)}
     read = {ast.unparse(each) for each in parts if isinstance(each, (ast.Name, ast.Attribute))} if depth else set()
-    bound = (each for each in ast.walk(source.home(node)) if isinstance(each, ast.Assign))
+    bound = (each for each in walk(source.home(node)) if isinstance(each, ast.Assign))
     made = [each.value for each in bound if not read.isdisjoint(map(ast.unparse, each.targets))]
     return found.union(*(_paths(each, source, depth - 1) for each in made))
 
@@ -735,8 +762,8 @@ def asks_for_writer(test: ast.expr, run: Interpreter) -> bool:
 
 
 def _runs_under_condition(around: ast.If, passes: Collection[ast.AST | None]) -> bool:
-    inner = (n for part in around.body for n in ast.walk(part) if isinstance(n, (ast.If, ast.For, ast.While)))
-    return any(each in passes for node in inner for each in ast.walk(node))
+    inner = (n for part in around.body for n in walk(part) if isinstance(n, (ast.If, ast.For, ast.While)))
+    return any(each in passes for node in inner for each in walk(node))
 
 
 def _check_then_make(source: Source, statement: ast.stmt) -> ast.stmt:
@@ -763,22 +790,22 @@ def _whole_with(source: Source, node: ast.AST, run: Interpreter) -> ast.stmt | N
 def _binds_for_others(source: Source, statement: ast.stmt, around: ast.stmt | None = None) -> bool:
     """Whether a statement binds names that are also read outside it, or one ``around`` it: then it must run on all
     ranks."""
-    inside = set(ast.walk(statement))
-    own = {n for each in inside if isinstance(each, ast.comprehension) for n in ast.walk(each.target)}
+    inside = set(walk(statement))
+    own = {n for each in inside if isinstance(each, ast.comprehension) for n in walk(each.target)}
     bound = {n.id for n in inside - own if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     home: ast.AST = source.home(statement)
     bound -= {t.id for item in getattr(statement, "items", ()) for t in [item.optional_vars] if isinstance(t, ast.Name)}
-    inside |= set(ast.walk(around)) if around is not None else set()
+    inside |= set(walk(around)) if around is not None else set()
     return any(
         isinstance(n, ast.Name) and n.id in bound and isinstance(n.ctx, ast.Load) and n not in inside
-        for n in ast.walk(home)
+        for n in walk(home)
     )
 
 
 def _only_writes(statement: ast.stmt, run: Interpreter) -> bool:
     if isinstance(statement, (ast.For, ast.If)):
         return all(_only_writes(each, run) for each in (*statement.body, *statement.orelse))
-    calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
+    calls = list(all_of(statement, ast.Call))
     if isinstance(statement, ast.Assign):
         return all(_is_quiet(call, run) for call in calls)
     return isinstance(statement, ast.Expr) and all(_is_quiet(call, run) for call in calls)

@@ -15,12 +15,14 @@ from autodist import launch, output, registry, relocation
 from autodist.choice import choose
 from autodist.config import Config, load
 from autodist.convert import convert, diagnose, unchanged
+from autodist.deep import deep
 from autodist.errors import AutodistError
 from autodist.output import Output
 from autodist.project import Project, added_folders, console_script, starts
 from autodist.report import Run, counted, github, json, markdown, sarif, shown, text
 from autodist.report import diff as diffs
 from autodist.result import Result
+from autodist.source import Source
 from autodist.terminal import Terminal
 
 STDIN = Path("-")
@@ -68,7 +70,7 @@ class Session:
 
     def check(self, files: Iterable[Path]) -> int:
         """Print what the rules find in each file. Returns the exit code."""
-        runs, status = self._each(files, _check)
+        runs, status = self._each(files, self._check)
         if self.output_format == "text":
             found = text.listing(runs, self.terminal.verbose)
             self.terminal.show(found and f"{found}\n")
@@ -86,7 +88,8 @@ class Session:
                 return _compared(before, after, modules=modules, **options)
             project = self._read(before)
             config = self._chosen(project, load(before.parent, self.options))
-            result = convert(project, config)
+            with self.terminal.progress():
+                result = convert(project, config)
             self.terminal.say(text.summary(Run(config.strategy, result), quiet=False, verbose=False))
             return _proven(project, result, **options) if result.changed else LOOK
         except Exception as error:
@@ -100,7 +103,8 @@ class Session:
 
     def _chosen(self, project: Project, config: Config) -> Config:
         """The options with a strategy that fits, which is said if it was not named."""
-        config, reason = choose(project, config)
+        with self.terminal.progress():
+            config, reason = choose(project, config)
         if reason and not self.terminal.quiet:
             self.terminal.say(f"{project.entry.path.name}: {reason}")
         return config
@@ -122,7 +126,8 @@ class Session:
         return runs, worst
 
     def _convert(self, project: Project, config: Config, delivery: Delivery) -> tuple[Run | None, int]:
-        result = convert(project, config)
+        with self.terminal.progress():
+            result = convert(project, config)
         if delivery.if_training and _trains_nothing(result):
             return None, DONE
         outputs = _outputs(project, result, config, delivery)
@@ -133,7 +138,7 @@ class Session:
         kept = proof == DONE
         if kept:
             output.write(outputs)
-        left = [*relocation.unread(project)] if kept and len(outputs) > 1 and not delivery.in_place else []
+        left = _unread(project) if kept and len(outputs) > 1 and not delivery.in_place else []
         paths = tuple(each.path for each in outputs) if kept else ()
         script = project.entry.path if delivery.in_place else next(iter(paths), None)
         launches = _launches(project, script, len(paths) > 1 and not delivery.in_place) if paths and script else ()
@@ -150,6 +155,14 @@ class Session:
             self.terminal.say("the conversion is not proven to do what the original does: nothing was written")
             return run, proof
         return run, LOOK if result.needs_person or left or (delivery.check and result.changed) else DONE
+
+    def _check(self, project: Project, config: Config) -> tuple[Run | None, int]:
+        with self.terminal.progress():
+            result = unchanged(project, diagnose(project, config))
+        if _trains_nothing(result):
+            return None, DONE
+        run = Run(config.strategy, result)
+        return run, LOOK if run.findings else DONE
 
     def _content(self, project: Project, result: Result, delivery: Delivery) -> str | bytes:
         """What goes to standard output: the diff, or the code that came from standard input."""
@@ -196,14 +209,12 @@ def _compared(before: Path, after: Path, **options: Any) -> int:
     return code
 
 
-def _check(project: Project, config: Config) -> tuple[Run | None, int]:
-    result = unchanged(project, diagnose(project, config))
-    if _trains_nothing(result):
-        return None, DONE
-    run = Run(config.strategy, result)
-    return run, LOOK if run.findings else DONE
+@deep
+def _unread(project: Project) -> list[tuple[Source, int, str]]:
+    return [*relocation.unread(project)]
 
 
+@deep
 def _launches(project: Project, script: Path, in_folder: bool) -> tuple[launch.Launch, ...]:
     """How to run a converted script, as the original is run; in a folder of their own the files find each other."""
     if in_folder:

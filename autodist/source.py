@@ -8,14 +8,15 @@ import re
 import tokenize
 import warnings
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from autodist import notebook
+from autodist.deep import READING
 from autodist.errors import AutodistError
 
 BOM = b"\xef\xbb\xbf"
@@ -23,6 +24,9 @@ BOM = b"\xef\xbb\xbf"
 REPORTING = frozenset("print info debug warning add_scalar add_scalars set_description set_postfix write".split())
 STEPS = frozenset("add_ sub_ subtract_".split())
 """What changes a tensor in place by what it is given."""
+
+KEPT = 500
+"""A list of so many nodes is kept of an expression or statement: those of an `if` of 1,000 branches hold each other."""
 
 Node = TypeVar("Node", bound=ast.AST)
 Answer = TypeVar("Answer")
@@ -42,6 +46,37 @@ def told_once(ask: Callable[[Node], Answer]) -> Callable[[Node], Answer]:
         return found
 
     return answer
+
+
+@told_once
+def children(node: ast.AST) -> tuple[ast.AST, ...]:
+    """The nodes right below a node."""
+    return tuple(ast.iter_child_nodes(node))
+
+
+def walk(node: ast.AST) -> Sequence[ast.AST]:
+    """What `ast.walk` gives, looked up once for each node that is no huge statement: trees do not change."""
+    known = node.__dict__.get("walked")
+    if known is not None:
+        return cast("Sequence[ast.AST]", known)
+    found = [node]
+    for each in found:  # which grows
+        found += children(each)
+    if len(found) <= KEPT or isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)):
+        node.__dict__["walked"] = found
+    return found
+
+
+def all_of(node: ast.AST, *kinds: type[Node]) -> Sequence[Node]:
+    """The nodes of some kinds in a tree, in the order of `ast.walk`: a file is asked for its calls again and again."""
+    known: dict[Any, list[Any]] = node.__dict__.setdefault("by_kind", {})
+    if kinds not in known:
+        known[kinds] = [each for each in walk(node) if isinstance(each, kinds)]
+    return known[kinds]
+
+
+spelled: Callable[[ast.AST], str] = told_once(ast.unparse)
+"""The code of a node, as `ast.unparse` writes it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +121,7 @@ class Source:
     @classmethod
     def parse(cls, data: bytes | str, path: Path = Path("<stdin>"), module: str = "__main__") -> Source:
         """Parse source text or the bytes of a file. Raises AutodistError with file and line."""
+        READING.files, READING.path = READING.files + 1, path
         if isinstance(data, str):
             data = data.encode()
         if b"\0" in data:
@@ -118,7 +154,7 @@ class Source:
     @cached_property
     def parents(self) -> Mapping[ast.AST, ast.AST]:
         """The parent of every node but the module."""
-        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+        return {child: node for node in walk(self.tree) for child in children(node)}
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes around ``node``, innermost first."""
@@ -163,7 +199,7 @@ class Source:
         """Where a function, a loop or the module binds a name, or what is defined in it does."""
         if within not in self._stores:
             bound = self._stores[within] = {}
-            for each in ast.walk(within):
+            for each in walk(within):
                 if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
                     bound.setdefault(each.id, []).append(each)
         return self._stores[within].get(name, [])
@@ -187,12 +223,12 @@ class Source:
 
     def is_bound_within(self, node: ast.expr, place: ast.AST) -> bool:
         """Whether it names what exists only inside the statement around ``place``: `n` in `lambda n: rand(n)`."""
-        names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        names = {each.id for each in walk(node) if isinstance(each, ast.Name)}
         for outer in takewhile(lambda each: not isinstance(each, ast.stmt), self.ancestors(place)):
             if isinstance(outer, ast.Lambda):
-                bound = {each.arg for each in ast.walk(outer.args) if isinstance(each, ast.arg)}
+                bound = {each.arg for each in walk(outer.args) if isinstance(each, ast.arg)}
             elif isinstance(outer, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
-                targets = (each for loop in outer.generators for each in ast.walk(loop.target))
+                targets = (each for loop in outer.generators for each in walk(loop.target))
                 bound = {each.id for each in targets if isinstance(each, ast.Name)}
             else:
                 continue
@@ -250,7 +286,7 @@ def own_nodes(home: ast.FunctionDef | ast.AsyncFunctionDef | ast.Module) -> Iter
         node = pending.popleft()
         yield node
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            pending.extend(ast.iter_child_nodes(node))
+            pending.extend(children(node))
 
 
 @told_once
@@ -327,7 +363,7 @@ def stepped_tensor(node: ast.AST) -> ast.expr | None:
     if not isinstance(target, (ast.Name, ast.Attribute)):
         return None
     own = f"{ast.unparse(target)}.grad"
-    inside = (part for each in given for part in ast.walk(each) if isinstance(part, ast.Attribute))
+    inside = (part for each in given for part in walk(each) if isinstance(part, ast.Attribute))
     return target if any(part.attr == "grad" and ast.unparse(part) == own for part in inside) else None
 
 

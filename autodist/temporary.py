@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autodist.interpreter import Event, Interpreter
 from autodist.script import Site
-from autodist.source import Source, last_name
+from autodist.source import Source, all_of, last_name, walk
 from autodist.values import NOTHING, External, Object
 
 IN_MEMORY = frozenset(["io.BytesIO", "io.StringIO"])
@@ -67,7 +67,7 @@ def put_in_place(run: Interpreter) -> Iterator[Site]:
 def _span(source: Source, home: ast.AST, call: ast.Call, run: Interpreter) -> list[ast.stmt]:
     """The neighbouring statements that know of a temporary file, if nothing outside of them needs what they do."""
     names = set(_names(source, home, call))
-    reads = [each for each in ast.walk(home) if isinstance(each, ast.Name) and each.id in names]
+    reads = [each for each in all_of(home, ast.Name) if each.id in names]
     first = source.statement(call)
     while True:
         block = source.block(first)
@@ -85,9 +85,9 @@ def _span(source: Source, home: ast.AST, call: ast.Call, run: Interpreter) -> li
         first = above
     places = [at for at in around if at is not None]
     span = block[min(places) : max(places) + 1] if places else []
-    inside = {each for statement in span for each in ast.walk(statement)}
+    inside = {each for statement in span for each in walk(statement)}
     bound = {each.id for each in inside if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
-    others = (each for each in ast.walk(home) if isinstance(each, ast.Name) and each not in inside)
+    others = (each for each in all_of(home, ast.Name) if each not in inside)
     if any(isinstance(each, LEAVING) for each in inside) or any(each.id in bound for each in others):
         return []
     for event in run.events:
@@ -102,11 +102,11 @@ def _names(source: Source, home: ast.AST, call: ast.Call) -> Iterator[str]:
     found: set[str] = set()
     statement = source.statement(call)
     items = statement.items if isinstance(statement, ast.With) else []
-    targets = [item.optional_vars for item in items if call in ast.walk(item.context_expr)]
+    targets = [item.optional_vars for item in items if call in walk(item.context_expr)]
     targets += statement.targets if isinstance(statement, ast.Assign) else []
-    found |= {each.id for target in targets if target for each in ast.walk(target) if isinstance(each, ast.Name)}
-    for each in (each for each in ast.walk(home) if isinstance(each, ast.Assign)):  # `path = file.name`
-        if any(isinstance(name, ast.Name) and name.id in found for name in ast.walk(each.value)):
+    found |= {each.id for target in targets if target for each in all_of(target, ast.Name)}
+    for each in all_of(home, ast.Assign):  # `path = file.name`
+        if any(isinstance(name, ast.Name) and name.id in found for name in walk(each.value)):
             if isinstance(each.value, (ast.Name, ast.Attribute, ast.Call)):
                 found |= {target.id for target in each.targets if isinstance(target, ast.Name)}
     yield from found
@@ -126,7 +126,7 @@ def _made(path: ast.expr, source: Source, run: Interpreter, depth: int = 4) -> I
         yield from _made(path.args[0], source, run, depth - 1)
     elif isinstance(path, ast.Name) and depth:
         home = source.function(path) or source.tree
-        for each in (each for each in ast.walk(home) if isinstance(each, ast.Assign)):
+        for each in all_of(home, ast.Assign):
             for target in each.targets:
                 if isinstance(target, ast.Name) and target.id == path.id:
                     yield from _made(each.value, source, run, depth - 1)

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from autodist.deep import READING
 from autodist.errors import AutodistError
+
+PATIENCE, REFRESH = 2.0, 0.25
+"""Seconds until progress is told, and between two lines of it."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,21 @@ class Terminal:
         if text:
             click.echo(text, err=True, color=self.color)
 
+    @contextmanager
+    def progress(self) -> Iterator[None]:
+        """Tell what is being read meanwhile, once that takes long: on a terminal, and nowhere else."""
+        if self.quiet or not sys.stderr.isatty():
+            yield
+            return
+        done = threading.Event()
+        teller = threading.Thread(target=_tell, args=(done,), daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            done.set()
+            teller.join()
+
     def show(self, content: str | bytes) -> None:
         """Print content to standard output, as it is."""
         if content:
@@ -44,3 +68,16 @@ class Terminal:
             what = f"{type(error).__name__}: {error}".splitlines()[0]
             error = AutodistError(f"internal error ({what}): please report it with the output of --verbose", path)
         self.say(f"error: {error}")
+
+
+def _tell(done: threading.Event) -> None:
+    """Write what is being read over the last line of the terminal, and nothing in the end."""
+    waited = PATIENCE
+    while not done.wait(waited):
+        width = shutil.get_terminal_size().columns
+        sys.stderr.write(f"\r{str(READING)[: width - 1]}\x1b[K")
+        sys.stderr.flush()
+        waited = REFRESH
+    if waited is not PATIENCE:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()

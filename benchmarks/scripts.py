@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+
 HEAD = """\
 import argparse
 import os
@@ -92,3 +94,67 @@ def script(lines: int) -> str:
     parts = max(1, round((lines - fixed) / (PART.count("\n") + 1)))
     calls = "\n".join(f"    run_{n}(args, device)" for n in range(parts))
     return HEAD + "".join(PART.format(n=n) for n in range(parts)) + TAIL.format(calls=calls)
+
+
+ONE_NET = """
+class Net(nn.Module):
+    def __init__(self, width=32):
+        super().__init__()
+        self.first = nn.Linear(16, width)
+        self.last = nn.Linear(width, 4)
+
+    def forward(self, x):
+        return self.last(F.relu(self.first(x)))
+
+
+def train(model, loader, optimizer, device):
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        loss = F.cross_entropy({logits}, y)
+        loss.backward()
+        optimizer.step()
+    print(f"loss {{loss.item():.4f}}")
+
+
+def run(args, device, width):
+    data = TensorDataset(torch.randn(512, 16), torch.randint(4, (512,)))
+    loader = DataLoader(data, batch_size=args.batch_size, shuffle=True)
+    model = {model}.to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
+    for epoch in range(args.epochs):
+        train(model, loader, optimizer, device)
+
+"""
+
+
+def _one_net(before: str = "", model: str = "Net(width)", logits: str = "model(x)", runs: int = 1) -> str:
+    calls = "\n".join(f"    run(args, device, {32 + n})" for n in range(runs))
+    return HEAD + before + ONE_NET.format(model=model, logits=logits) + TAIL.format(calls=calls)
+
+
+def _functions(number: int) -> str:
+    made = "".join(f"def scaled_{n}(x):\n    y = x * {n}\n    return F.relu(y)\n\n\n" for n in range(number))
+    return _one_net(made, logits="model(x) + " + " + ".join(f"scaled_{n}(model(x))" for n in range(number)))
+
+
+def _depth(number: int) -> str:
+    made = "".join(f"def step_{n}(x):\n    return step_{n + 1}(x * 2)\n\n\n" for n in range(number))
+    return _one_net(f"{made}def step_{number}(x):\n    return x\n\n", logits="step_0(model(x))")
+
+
+def _branches(number: int) -> str:
+    tests = "".join(f'    {"el" if n else ""}if width == {n}:\n        net = Net({n + 1})\n' for n in range(number))
+    return _one_net(
+        f"def made(width):\n{tests}    else:\n        net = Net(width)\n    return net\n\n", "made(args.epochs)"
+    )
+
+
+SWEEPS: Mapping[str, tuple[Callable[[int], str], Sequence[int]]] = {
+    "lines": (script, (300, 600, 1200, 2400)),
+    "functions": (_functions, (75, 150, 300)),
+    "call depth": (_depth, (75, 150, 300)),
+    "branches": (_branches, (75, 150, 300)),
+    "models": (lambda number: _one_net(runs=number), (8, 16, 32)),
+}
+"""What grows, as scripts of so many of it."""

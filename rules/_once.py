@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from autodist.script import Reduction
-from autodist.source import Source
+from autodist.source import Source, all_of, told_once, walk
 from autodist.spread import COUNT, ROWS
 
 READING = frozenset("item detach cpu data float mean sum".split())
 """What reads a tensor and leaves it as it is."""
-SHARED = (ast.Global, ast.Nonlocal)
 """What lets another function change a name, which may be called in between."""
 DEFERRED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 AT_TIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -34,9 +33,15 @@ def _is_plain(reduction: Reduction) -> bool:
     """Whether it is a number that names alone make: `loss.item()`, `correct / total`."""
     if reduction.spread in (COUNT, ROWS) or reduction.after or reduction.switch or reduction.of is not None:
         return False
-    shared = {name for each in ast.walk(reduction.source.tree) if isinstance(each, SHARED) for name in each.names}
-    read = {each.id for each in ast.walk(reduction.node) if isinstance(each, ast.Name)}
-    return read.isdisjoint(shared) and all(_reads_names(each) for each in ast.walk(reduction.node))
+    shared = _shared(reduction.source.tree)
+    read = {each.id for each in all_of(reduction.node, ast.Name)}
+    return read.isdisjoint(shared) and all(_reads_names(each) for each in walk(reduction.node))
+
+
+@told_once
+def _shared(tree: ast.AST) -> frozenset[str]:
+    """The names of a module that functions bind."""
+    return frozenset(name for each in walk(tree) if isinstance(each, (ast.Global, ast.Nonlocal)) for name in each.names)
 
 
 def _reads_names(node: ast.AST) -> bool:
@@ -83,8 +88,8 @@ def _holds_on(place: ast.stmt, other: Reduction) -> bool:
     start = block.index(place)
     if last < start or any(isinstance(each, DEFERRED) for each in inner[: inner.index(block[last])]):
         return False
-    names = {each.id for each in ast.walk(other.node) if isinstance(each, ast.Name)}
-    return not any(_changes(node, names) for each in block[start : last + 1] for node in ast.walk(each))
+    names = {each.id for each in all_of(other.node, ast.Name)}
+    return not any(_changes(node, names) for each in block[start : last + 1] for node in walk(each))
 
 
 def _changes(node: ast.AST, names: set[str]) -> bool:
@@ -94,5 +99,5 @@ def _changes(node: ast.AST, names: set[str]) -> bool:
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
         return isinstance(node.value, ast.Name) and node.value.id in names
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
-        return any(isinstance(each, ast.Name) and each.id in names for each in ast.walk(node.func.value))
+        return any(isinstance(each, ast.Name) and each.id in names for each in walk(node.func.value))
     return False

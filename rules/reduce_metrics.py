@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from autodist.edits import Edit, InsertAfter, InsertBefore, Recompose, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Reduction, TrainingScript
-from autodist.source import Source, last_name, shortened
+from autodist.source import Source, all_of, last_name, shortened, spelled, told_once, walk
 from autodist.spread import Spread
 from autodist.values import External, Function, Items, Table, Thing
 
@@ -335,7 +335,7 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
             edits = [InsertAfter(reduction.after, line)]
         elif reduction.hoist is not None:
             whole = reduction.of or node
-            inside = set(ast.walk(whole)) if not context.config.strategy.shards else set()
+            inside = set(walk(whole)) if not context.config.strategy.shards else set()
             inside -= set(script.maybe_wrapped)
             reached = (each.node for each in script.unwraps if each.node in inside)
             code = source.extended(whole, {each: ".module" for each in reached if isinstance(each, ast.expr)})
@@ -390,20 +390,20 @@ def _is_of_many(reduction: Reduction, script: TrainingScript) -> bool:
     code = reduction.source.code(reduction.node)
     bound = [(reduction.source.code(target), value) for target, value in _bindings(reduction.source.tree)]
     for value in (*(value for target, value in bound if target == code), *_picked(reduction.node, bound, script)):
-        if any(isinstance(n, (ast.List, ast.ListComp)) for n in ast.walk(value)):
+        if any(isinstance(n, (ast.List, ast.ListComp)) for n in walk(value)):
             return True  # `losses = [0.0] * epochs`
-    spoken = {reduction.source.code(n) for n in ast.walk(reduction.node) if isinstance(n, (ast.Name, ast.Attribute))}
-    added = [n for n in ast.walk(reduction.source.tree) if isinstance(n, ast.AugAssign)]
+    spoken = {reduction.source.code(n) for n in walk(reduction.node) if isinstance(n, (ast.Name, ast.Attribute))}
+    added = all_of(reduction.source.tree, ast.AugAssign)
     bound += [(reduction.source.code(n.target), n.value) for n in added]  # `counts += np.bincount(labels)`
     calls = [value for target, value in bound if isinstance(value, ast.Call) and target in spoken]
-    calls += [n for n in ast.walk(reduction.node) if isinstance(n, ast.Call)]
+    calls += list(all_of(reduction.node, ast.Call))
     reduced = (call for call in calls if isinstance(call.func, ast.Attribute) and (call.args or call.keywords))
     calls += [call.func.value for call in reduced if isinstance(call.func.value, ast.Call)]  # type: ignore[attr-defined]
     added_up = {
         n.id
         for each in added
         if reduction.source.code(each.target) in spoken
-        for n in ast.walk(each.value)
+        for n in walk(each.value)
         if isinstance(n, ast.Name)
     }
     behind = [each for each in _behind(reduction.node, bound, script) if isinstance(each, ast.Call)]
@@ -440,7 +440,7 @@ def _picked(node: ast.expr, bound: Sequence[tuple[str, ast.expr]], script: Train
     name, at = ast.unparse(node.value), node.slice.value
     for call in (value for target, value in bound if target == name and isinstance(value, ast.Call)):
         for function in (thing.node for thing in _called(call, script) if isinstance(thing, Function)):
-            for returned in (n.value for n in ast.walk(function) if isinstance(n, ast.Return)):
+            for returned in (n.value for n in all_of(function, ast.Return)):
                 if isinstance(returned, ast.Tuple) and isinstance(at, int) and 0 <= at < len(returned.elts):
                     own = ast.unparse(returned.elts[at])
                     yield from (value for target, value in _bindings(function) if ast.unparse(target) == own)
@@ -448,11 +448,11 @@ def _picked(node: ast.expr, bound: Sequence[tuple[str, ast.expr]], script: Train
 
 def _unpacked(name: str, source: Source, script: TrainingScript) -> Iterator[ast.expr]:
     """What functions of the script hand out for a name that is bound beside others: `hits, total = counted(out, y)`."""
-    for statement in (each for each in ast.walk(source.tree) if isinstance(each, ast.Assign)):
+    for statement in all_of(source.tree, ast.Assign):
         for target in (each for each in statement.targets if isinstance(each, ast.Tuple)):
-            at = next((i for i, each in enumerate(target.elts) if ast.unparse(each) == name), None)
+            at = next((i for i, each in enumerate(target.elts) if spelled(each) == name), None)
             for function in (thing.node for thing in _called(statement.value, script) if isinstance(thing, Function)):
-                for returned in (n.value for n in ast.walk(function) if isinstance(n, ast.Return)):
+                for returned in (n.value for n in all_of(function, ast.Return)):
                     if isinstance(returned, ast.Tuple | ast.List) and at is not None and at < len(returned.elts):
                         yield returned.elts[at]
 
@@ -462,14 +462,17 @@ def _is_taken_off(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and last_name(node.func) == "numpy" and not node.args
 
 
-def _bindings(tree: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+@told_once
+def _bindings(tree: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
     """What is assigned to which names and attributes, also in pairs: `hits, total = [0] * n, [0] * n`."""
-    for statement in (each for each in ast.walk(tree) if isinstance(each, ast.Assign)):
+    found: list[tuple[ast.expr, ast.expr]] = []
+    for statement in all_of(tree, ast.Assign):
         for target in statement.targets:
             if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
-                yield from zip(target.elts, statement.value.elts, strict=False)
+                found += zip(target.elts, statement.value.elts, strict=False)
             else:
-                yield target, statement.value
+                found.append((target, statement.value))
+    return found
 
 
 def _is_table(reduction: Reduction, script: TrainingScript) -> bool:
@@ -505,9 +508,9 @@ def _parts(thing: Thing) -> list[ast.expr]:
 
 def _returned(function: ast.AST) -> Iterator[ast.Call]:
     """The calls whose results a function returns under a name: `matrix = np.zeros((3, 3))`, `return matrix`."""
-    answers = [n.value for n in ast.walk(function) if isinstance(n, ast.Return) and isinstance(n.value, ast.Name)]
+    answers = [n.value for n in walk(function) if isinstance(n, ast.Return) and isinstance(n.value, ast.Name)]
     names = {answer.id for answer in answers}
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             if any(isinstance(target, ast.Name) and target.id in names for target in node.targets):
                 yield node.value

@@ -22,7 +22,10 @@ for epoch in range(2):
         loss.backward()
         optimizer.step()
 """
-LARGE = SCRIPT.format(penalty=" + ".join(f"{step / 1000} * model.weight.norm({step})" for step in range(1, 2000)))
+LONG = "def penalty(weight):\n    {statements}\n    return weight.norm()\n\n".format(
+    statements="; ".join(["pass"] * 2000)
+)
+LARGE = SCRIPT.replace("train_set", LONG + "train_set", 1).format(penalty=" + ".join(["penalty(model.weight)"] * 90))
 
 EXAMPLES = [
     Example(before=LARGE, after=LARGE),

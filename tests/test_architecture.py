@@ -48,7 +48,7 @@ LAYERS = """
     config
     placement
     operations
-    errors | sniff
+    deep | errors | sniff
 """
 """From the top. ``|`` separates modules that do not know each other, ``&`` two halves of one. A package is one name."""
 

@@ -95,7 +95,8 @@ class Shuffled(torch.utils.data.Sampler):
 
 loader = DataLoader(train_set, batch_size=8, sampler=Shuffled())
 """
-NESTED = " + ".join(f"{step} * model.weight.norm({step})" for step in range(1, 2000))
+LONG = "def penalty(weight):\n    {}\n    return weight.norm()\n".format("; ".join(["pass"] * 2000))
+PENALTIES = " + ".join(["penalty(model.weight)"] * 90)
 
 CASES: list[tuple[str, str, str]] = [
     ("AD103", SPAWNING, "starts processes and goes on"),
@@ -204,8 +205,12 @@ CASES: list[tuple[str, str, str]] = [
     ("AD904", plain((MODEL, STATISTIC)), "sets parameters to a statistic of the samples"),
     (
         "AD905",
-        plain((LOSS, f"{LOSS.rstrip()} + {NESTED}\n"), ("import torch\n", "import torch  # here\n")),
-        "the script is nested too deeply",
+        plain(
+            (LOSS, f"{LOSS.rstrip()} + {PENALTIES}\n"),
+            ("import torch\n", "import torch  # here\n"),
+            (MODEL, LONG + MODEL),
+        ),
+        "the script is too large to be followed to its end",
     ),
     (
         "AD906",

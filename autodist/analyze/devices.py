@@ -10,7 +10,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.models.moves import held_by, is_to_device
 from autodist.project import Project
 from autodist.script import Site
-from autodist.source import Source, argument, last_name
+from autodist.source import Source, all_of, argument, last_name, walk
 from autodist.values import NOTHING, External, Object, Scope
 
 
@@ -89,7 +89,7 @@ def _uses(event: Event) -> list[ast.expr]:
 
 
 def _reads(name: str, statement: ast.AST, source: Source) -> list[ast.expr]:
-    names = (each for each in ast.walk(source.home(statement)) if isinstance(each, ast.Name) and each.id == name)
+    names = (each for each in walk(source.home(statement)) if isinstance(each, ast.Name) and each.id == name)
     return [each for each in names if isinstance(each.ctx, ast.Load)]
 
 
@@ -180,7 +180,7 @@ def _is_answer(node: ast.expr, answers: Answers, run: Interpreter, seen: frozens
     bound = [
         each
         for tree in trees
-        for each in ast.walk(tree)
+        for each in all_of(tree, ast.Assign, ast.AnnAssign)
         if isinstance(each, (ast.Assign, ast.AnnAssign)) and name in map(last_name, _targets(each))
     ]
     values = [each.value for each in bound if isinstance(each, ast.Assign)]
@@ -223,7 +223,7 @@ def _is_gpu(node: ast.expr, run: Interpreter, seen: frozenset[str]) -> bool:
 def hidden_devices(project: Project) -> Iterator[Site]:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = ...` hides the other ranks' devices."""
     for source in project.sources:
-        for node in ast.walk(source.tree) if "CUDA_VISIBLE_DEVICES" in source.text else ():
+        for node in walk(source.tree) if "CUDA_VISIBLE_DEVICES" in source.text else ():
             if isinstance(node, ast.Assign) and _is_visible_devices(node.targets[0]):
                 if not _hides_all(node.value):
                     yield Site(source, node)
@@ -260,7 +260,7 @@ def asked_devices(hidden: Iterable[Site]) -> Iterator[tuple[Site, ast.expr]]:
             continue
         value = site.node.value
         plain = isinstance(value, (ast.Constant, ast.Name, ast.Attribute))
-        for node in ast.walk(site.source.home(site.node)):
+        for node in walk(site.source.home(site.node)):
             asked = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and _is_visible_devices(node)
             if plain and asked and isinstance(node, ast.expr) and node.lineno > site.node.lineno:
                 yield Site(site.source, node), value

@@ -14,7 +14,7 @@ from autodist.escapes import upstream
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.rule import Severity
 from autodist.script import Concern, Loader, Site
-from autodist.source import Source, argument, counted_of, last_name, shortened
+from autodist.source import Source, all_of, argument, counted_of, last_name, shortened, walk
 from autodist.spread import SAME, SUM, Spread
 from autodist.values import NOTHING, Draw, Function, Index, Items, Object, Path_, Value, drawn_from, is_clock
 
@@ -70,11 +70,11 @@ def _is_gone_over(draw: Draw) -> bool:
     maker, bound = draw.source.function(draw.node), set(map(ast.unparse, _bound(draw)))
     if maker is None or draw.size is None or not isinstance(draw.node, ast.Call):
         return False
-    for loop in (each for each in ast.walk(maker) if isinstance(each, ast.For)):
+    for loop in all_of(maker, ast.For):
         counts = isinstance(loop.iter, ast.Call) and last_name(loop.iter.func) == "range" and len(loop.iter.args) == 1
         if not counts or ast.unparse(loop.iter.args[0]) != ast.unparse(draw.size):  # type: ignore[attr-defined]
             continue
-        items = (each for each in ast.walk(loop) if isinstance(each, ast.Subscript))
+        items = all_of(loop, ast.Subscript)
         if any(ast.unparse(i.value) in bound and ast.unparse(i.slice) == ast.unparse(loop.target) for i in items):
             return True
     return False
@@ -86,12 +86,8 @@ def _draws_for_each(draw: Draw, run: Interpreter) -> bool:
     maker, bound = draw.source.function(draw.node), set(map(ast.unparse, _bound(draw)))
     if maker is None or not isinstance(draw.node, (ast.Call, ast.ListComp)):
         return False
-    loops = (each for each in ast.walk(maker) if isinstance(each, (ast.For, ast.comprehension)))
-    over = {
-        loop
-        for loop in loops
-        if any(ast.unparse(each) in bound for each in ast.walk(loop.iter) if isinstance(each, ast.expr))
-    }
+    loops = (each for each in walk(maker) if isinstance(each, (ast.For, ast.comprehension)))
+    over = {loop for loop in loops if any(ast.unparse(each) in bound for each in all_of(loop.iter, ast.expr))}
     drawn = (event for kind in randomness.DRAWS for event in run.of(kind)) if over else ()
     return any(loop.node in over for event in drawn for loop in event.loops)
 
@@ -158,7 +154,7 @@ def filled_batch(run: Interpreter) -> tuple[Source, ast.Name] | None:
         id(thing): (event.source, node.args[0])
         for event in run.of("test")
         if isinstance(event.source.statement(event.node), ast.While)
-        for node in ast.walk(event.node)
+        for node in walk(event.node)
         if isinstance(node, ast.Call) and last_name(node.func) == "len" and run.values.get(node, NOTHING).spread is SUM
         for thing in run.values.get(node.args[0], NOTHING).things
         if isinstance(thing, Items) and isinstance(node.args[0], ast.Name)
@@ -266,7 +262,7 @@ def _are_of_some_alone(draws: list[Draw], run: Interpreter) -> bool:
     return any(
         not drawing.issuperset(each.node for each in _entered(call, run) if _gives_something(each.node))
         for call in calls
-        if any(run.loops_of.get(each, set()) & run.step_loops for each in ast.walk(call.func))  # type: ignore[call-overload]
+        if any(run.loops_of.get(each, set()) & run.step_loops for each in walk(call.func))  # type: ignore[call-overload]
     )
 
 
@@ -279,8 +275,7 @@ def _gives_something(function: ast.AST) -> bool:
     """Whether a function is not one that others take the place of, `raise NotImplementedError`. What a lambda gives is
     looked at where outputs are."""
     return any(
-        isinstance(each, (ast.Return, ast.Yield, ast.YieldFrom)) and each.value is not None
-        for each in ast.walk(function)
+        isinstance(each, (ast.Return, ast.Yield, ast.YieldFrom)) and each.value is not None for each in walk(function)
     )
 
 
@@ -363,7 +358,7 @@ def _steps_along(node: ast.AST, loop: ast.AST, run: Interpreter) -> bool:
     """Whether a loop cuts what a step has into pieces: `[rays[i : i + chunk] for i in range(0, len(rays), chunk)]`."""
     if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Slice) or node.slice.lower is None:
         return False
-    over = set(ast.walk(loop.iter)) if isinstance(loop, (ast.For, ast.comprehension)) else set()
+    over = set(walk(loop.iter)) if isinstance(loop, (ast.For, ast.comprehension)) else set()
     starts = run.values.get(node.slice.lower, NOTHING).things
     return any(isinstance(thing, Index) and thing.loop in over for thing in starts)
 
@@ -392,7 +387,7 @@ def _is_drawn(value: Value) -> bool:
 
 
 def _names(size: ast.expr | None) -> list[ast.Name]:
-    return [each for each in ast.walk(size) if isinstance(each, ast.Name)] if size is not None else []
+    return list(all_of(size, ast.Name)) if size is not None else []
 
 
 def _takes_sequences_first(run: Interpreter) -> bool:
@@ -462,9 +457,9 @@ def _cuts_by(function: Function, name: str | None, place: int | None) -> bool:
     if name is None and place is not None:
         bound = function.owner is not None and names[:1] == ["self"]
         name = next(iter(names[place + bound :]), None)
-    slices = (each for each in ast.walk(function.node) if isinstance(each, ast.Slice))
+    slices = all_of(function.node, ast.Slice)
     bounds = (each for part in slices for each in (part.lower, part.upper) if each is not None)
-    return any(isinstance(each, ast.Name) and each.id == name for bound in bounds for each in ast.walk(bound))
+    return any(isinstance(each, ast.Name) and each.id == name for bound in bounds for each in walk(bound))
 
 
 def _sizes_other_data(use: ast.expr, source: Source, run: Interpreter) -> bool:

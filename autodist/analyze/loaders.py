@@ -11,7 +11,7 @@ from autodist.analyze.numbering import counts_on, numbered_around
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.rule import Severity
 from autodist.script import Concern, Epoch, Loader, Site
-from autodist.source import Source, argument, last_name, shortened
+from autodist.source import Source, all_of, argument, last_name, shortened, walk
 from autodist.tensors import episodes
 from autodist.values import NOTHING, Draw, Index, Object, Path_, Scope, Value, drawn_from
 
@@ -96,7 +96,7 @@ def _bound_by(node: ast.AST) -> set[str]:
         return {each.arg for each in node.args.args}
     targets = [node.target] if isinstance(node, (ast.For, ast.AsyncFor)) else []
     targets += [each.target for each in getattr(node, "generators", ())]
-    return {each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+    return {each.id for target in targets for each in all_of(target, ast.Name)}
 
 
 def _read_together(run: Interpreter) -> Iterator[set[Object]]:
@@ -254,7 +254,7 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
 def _makes_model(loop: Loop, run: Interpreter) -> bool:
     """Whether a loop makes a model that has seen no samples, as one for each fold of the data: its epochs may have the
     orders of another one's."""
-    calls = [node for node in ast.walk(loop.node) if isinstance(node, ast.Call)]
+    calls = all_of(loop.node, ast.Call)
     if any(last_name(each.func) in ("deepcopy", "load_state_dict") for each in calls):
         return False
     made = {t.node for each in calls for t in run.values.get(each, NOTHING).objects("module")}
@@ -305,7 +305,7 @@ def _is_repeated(loops: list[Loop]) -> bool:
 
 def _numbers(loop: Loop) -> dict[str, set[Index]]:
     """What a loop's target names that counts its rounds."""
-    bound = ast.walk(loop.through.target) if loop.through is not None else ()
+    bound = walk(loop.through.target) if loop.through is not None else ()
     names = [n.id for n in bound if isinstance(n, ast.Name)]
     return {name: {t for t in loop.scope.names.get(name, NOTHING).things if isinstance(t, Index)} for name in names}
 
@@ -323,7 +323,7 @@ def _beside(event: Event, name: str | None, loaders: list[Object], run: Interpre
     if event.kind == "listed" and isinstance(event.source.statement(start), ast.Assign):
         start = event.source.statement(start)  # `a, b = list(source), list(target)`
     found: dict[str, frozenset[Object]] = {}
-    for node in ast.walk(start) if name is not None else ():
+    for node in walk(start) if name is not None else ():
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and _is_path(node):
             value = run.values.get(node, NOTHING)
             if _is_loader(value, loaders):
@@ -335,7 +335,7 @@ def _beside(event: Event, name: str | None, loaders: list[Object], run: Interpre
 def _loader_name(event: Event, loaders: list[Object], run: Interpreter) -> str | None:
     """An expression that names the loader where a pass over it starts."""
     start = event.node.iter if isinstance(event.node, (ast.For, ast.AsyncFor)) else event.node
-    for node in ast.walk(start):
+    for node in walk(start):
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and _is_path(node):
             value = run.values.get(node, NOTHING)
             if _is_loader(value, loaders):

@@ -118,8 +118,8 @@ def _asks_for_class(node: ast.expr, source: Source) -> ast.expr | None:
 def _later_methods(model: Model, run: Interpreter) -> Iterator[ast.AST]:
     """The methods of a model that are called once it is wrapped or sharded, as for the parameters of an optimizer."""
     assert model.wrapping is not None
-    place = frozenset([model.wrapping.statement])
-    made = max((event.order for event in run.events if regions.within(event, place)), default=len(run.events))
+    last = regions.last_within(run, model.wrapping.statement)
+    made = last if last is not None else len(run.events)
     for event in run.of("model_method"):
         module = next((t for t in unwrapped(event.value) if isinstance(t, Object) and t.key == model.object.key), None)
         call = event.node

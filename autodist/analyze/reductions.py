@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from autodist import escapes, naming, regions
-from autodist.interpreter import Interpreter, Plan
+from autodist.interpreter import Interpreter, Plan, once_a_run
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site
 from autodist.spread import ROWS, Spread
@@ -175,6 +175,7 @@ def _is_added_to_attribute(place: escapes.Placed) -> bool:
     return isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Attribute)
 
 
+@once_a_run
 def rank_zero_statements(run: Interpreter) -> list[Site]:
     """The statements that rank 0 alone will run."""
     prepared, alone = regions.preparations(run)

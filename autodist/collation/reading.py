@@ -20,6 +20,7 @@ from autodist.collation.syntax import (
     place_of,
     taken_by,
 )
+from autodist.source import all_of, walk
 from autodist.values import UNKNOWN, Function, Value
 
 
@@ -53,7 +54,7 @@ class Reading(Expressions):
                 self._order(target, descending)
                 if self._choosing and isinstance(target, ast.Name) and outgrows(target.id, node.value):
                     self.names[target.id] = Longest()
-                for each in ast.walk(target):
+                for each in walk(target):
                     if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
                         self.constants[each.id] = UNKNOWN
                 if isinstance(target, ast.Name):
@@ -142,7 +143,7 @@ class Reading(Expressions):
 
     def _order(self, target: ast.expr, descending: bool) -> None:
         """Remember whether what a target holds goes from the longest to the shortest."""
-        for each in ast.walk(target):
+        for each in walk(target):
             if isinstance(each, ast.Name):
                 (self._descending.add if descending else self._descending.discard)(each.id)
 
@@ -150,7 +151,7 @@ class Reading(Expressions):
         """Lists that a loop over the samples fills."""
         if isinstance(over, Fields) and over.all:
             return self._looped_over_parts(node, over)
-        counted = any(isinstance(self.kind(each), Rows) for each in ast.walk(node.iter) if isinstance(each, ast.Name))
+        counted = any(isinstance(self.kind(each), Rows) for each in all_of(node.iter, ast.Name))
         if not isinstance(over, Rows) and not counted:
             for statement in node.body:
                 self._across(statement)
@@ -163,14 +164,14 @@ class Reading(Expressions):
 
     def _gathered(self, node: ast.For | ast.AsyncFor) -> None:
         """Lists of what all samples have together, one after the other: `for word in text: words.append(word)`."""
-        for call in ast.walk(node):
+        for call in walk(node):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "append":
                 target = call.func.value
                 if isinstance(target, ast.Name) and target.id not in self._sample:
                     self.names[target.id] = Rows.JOINED
 
     def _looped_samples(self, node: ast.For | ast.AsyncFor, over: Kind) -> None:
-        skips = any(isinstance(each, (ast.Continue, ast.Break)) for each in ast.walk(node))
+        skips = any(isinstance(each, (ast.Continue, ast.Break)) for each in walk(node))
         filled = Rows.FEWER if skips else over if isinstance(over, Rows) else Rows.EACH
         for statement in node.body:
             if isinstance(statement, ast.Expr):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TypeGuard, TypeVar
 
 from autodist.collation.kinds import Key
-from autodist.source import first_index, last_name
+from autodist.source import all_of, first_index, last_name, walk
 
 SORTING = frozenset("sort sorted argsort".split())
 ADDING_AN_AXIS = frozenset("unsqueeze expand_dims view reshape".split())
@@ -43,12 +43,12 @@ def outgrown(test: ast.expr, statement: ast.stmt) -> list[str]:
 
 def bound_in(loop: ast.For | ast.AsyncFor) -> set[str]:
     """What a loop takes one after the other, and what its body binds anew for each."""
-    within = (each for top in (loop.target, *loop.body) for each in ast.walk(top))
+    within = (each for top in (loop.target, *loop.body) for each in walk(top))
     return {each.id for each in within if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
 
 
 def names_in(node: ast.expr) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return {each.id for each in all_of(node, ast.Name)}
 
 
 def goes_on(node: ast.stmt) -> TypeGuard[ast.For]:
@@ -98,7 +98,7 @@ def written_key(node: ast.expr | None) -> Key | None:
 
 
 def nodes_of(node: ast.AST, kind: type[Node]) -> Iterator[Node]:
-    return (each for each in ast.walk(node) if isinstance(each, kind))
+    return (each for each in walk(node) if isinstance(each, kind))
 
 
 def first_name(target: ast.expr) -> str | None:

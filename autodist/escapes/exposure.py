@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autodist import carried
 from autodist.interpreter import Event, Interpreter, is_setting
-from autodist.source import Source
+from autodist.source import Source, all_of, walk
 from autodist.spread import LOCAL, MEAN, SAME, SUM
 from autodist.values import NOTHING, External, Index, Items, Object, Table, Value
 
@@ -131,10 +131,8 @@ def _is_only_averaged(call: ast.Call, event: Event, run: Interpreter) -> bool:
         return False
     source, name = event.source, call.func.value.id
     scope = source.function(call)
-    names = [node for node in ast.walk(scope or source.tree) if isinstance(node, ast.Name) and node.id == name]
-    outer = {
-        each for n in ast.walk(scope or source.tree) if isinstance(n, (ast.Global, ast.Nonlocal)) for each in n.names
-    }
+    names = [node for node in walk(scope or source.tree) if isinstance(node, ast.Name) and node.id == name]
+    outer = {each for n in walk(scope or source.tree) if isinstance(n, (ast.Global, ast.Nonlocal)) for each in n.names}
     if name in outer or not any(isinstance(node.ctx, ast.Store) for node in names):
         return False  # a list that others see, too
     uses = [node for node in names if isinstance(node.ctx, ast.Load)]
@@ -171,10 +169,10 @@ def _averages_result(call: ast.Call, source: Source, position: int | None, run: 
         target = target.elts[position]
     home = source.function(call) or source.tree
     if not isinstance(target, ast.Name) or any(
-        isinstance(node, (ast.Global, ast.Nonlocal)) and target.id in node.names for node in ast.walk(home)
+        isinstance(node, (ast.Global, ast.Nonlocal)) and target.id in node.names for node in walk(home)
     ):
         return False
-    named = [node for node in ast.walk(home) if isinstance(node, ast.Name) and node.id == target.id]
+    named = [node for node in all_of(home, ast.Name) if node.id == target.id]
     own = source.function(call)
     hidden = {source.function(node) for node in named if isinstance(node.ctx, ast.Store)} - {own}  # names of their own
     uses = [node for node in named if source.function(node) not in hidden and isinstance(node.ctx, ast.Load)]

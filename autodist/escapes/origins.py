@@ -9,7 +9,7 @@ from functools import lru_cache
 from autodist import carried
 from autodist.interpreter import Interpreter
 from autodist.regions import exclusive
-from autodist.source import Source
+from autodist.source import Source, all_of, walk
 from autodist.spread import COUNT, LOCAL, SAME, SUM
 from autodist.values import NOTHING, Draw, Function, Items, Object, Stream, Table, Turn, Value
 
@@ -34,7 +34,7 @@ def learnt_from(run: Interpreter) -> frozenset[ast.expr]:
         *run.of("gathered"),
     ):  # of the whole batch, so that nothing is known of what made it
         if isinstance(event.node, ast.expr):
-            found |= {n for n in ast.walk(event.node) if isinstance(n, ast.expr)} | roots(event.node, run, seen)
+            found |= set(all_of(event.node, ast.expr)) | roots(event.node, run, seen)
     return frozenset(found)
 
 
@@ -49,7 +49,7 @@ def fed_to_losses(run: Interpreter) -> frozenset[ast.expr]:
     lists = {thing for node in learnt for thing in run.values.get(node, NOTHING).things if isinstance(thing, Items)}
     stored = [expression for each in lists for _, expression in each.stores]
     made = [found for each in stored for found in (each, *roots(each, run, seen))]
-    return learnt | {each for found in made for each in ast.walk(found) if isinstance(each, ast.expr)}
+    return learnt | {each for found in made for each in all_of(found, ast.expr)}
 
 
 def trains(call: ast.Call, run: Interpreter) -> bool:
@@ -91,7 +91,7 @@ def origins_of(node: ast.expr, value: Value, source: Source, run: Interpreter) -
         return []
     if isinstance(node, ast.Name) and _bound_by_loop(node, source):
         return sites
-    if any(ast.dump(each) == ast.dump(node) for _, made in sites for each in ast.walk(made)):
+    if any(ast.dump(each) == ast.dump(node) for _, made in sites for each in walk(made)):
         return []  # a running average, made of what it was before
     whole = (
         _is_whole_elsewhere(node, source, run) or all(made is not node for _, made in sites) and is_either(node, run)
@@ -101,7 +101,7 @@ def origins_of(node: ast.expr, value: Value, source: Source, run: Interpreter) -
 
 def _is_by_turn(made: ast.expr, run: Interpreter) -> bool:
     """Whether it is a number of one sample after the other, `counts[label] += guess == label`."""
-    return any(isinstance(each, Turn) for part in ast.walk(made) for each in _origins(part, run))
+    return any(isinstance(each, Turn) for part in walk(made) for each in _origins(part, run))
 
 
 def _origins(node: ast.AST, run: Interpreter) -> Iterable[object]:
@@ -115,7 +115,7 @@ def _is_whole_elsewhere(node: ast.expr, source: Source, run: Interpreter) -> boo
     home = source.function(node)
     bound = [
         (each, each.value)
-        for each in ast.walk(home or source.tree)
+        for each in walk(home or source.tree)
         if isinstance(each, ast.Assign) and any(isinstance(t, ast.Name) and t.id == node.id for t in each.targets)
     ]
     values = [run.values.get(made, NOTHING) for _, made in bound]
@@ -126,7 +126,7 @@ def _is_whole_elsewhere(node: ast.expr, source: Source, run: Interpreter) -> boo
 
 def _bound_anywhere(node: ast.expr, source: Source) -> bool:
     """Whether an expression uses a name that a comprehension around it binds."""
-    return any(isinstance(n, ast.Name) and _bound_by_loop(n, source, comprehensions_only=True) for n in ast.walk(node))
+    return any(isinstance(n, ast.Name) and _bound_by_loop(n, source, comprehensions_only=True) for n in walk(node))
 
 
 def is_sometimes_whole(node: ast.expr, source: Source, run: Interpreter) -> bool:
@@ -134,7 +134,7 @@ def is_sometimes_whole(node: ast.expr, source: Source, run: Interpreter) -> bool
     `for k, v in report.items()`: their sum over the ranks would count the latter several times."""
     return any(
         is_either(each, run) and (not isinstance(each, ast.Name) or _is_given(each, source, run))
-        for each in ast.walk(node)
+        for each in walk(node)
         if isinstance(each, (ast.Name, ast.Subscript)) or isinstance(each, ast.Attribute) and _is_of_given(each, source)
     )
 
@@ -148,15 +148,15 @@ def is_either(node: ast.expr, run: Interpreter) -> bool:
 def is_rebound_whole(node: ast.expr, source: Source, run: Interpreter, depth: int = 4) -> bool:
     """Whether a variable holds what a model made of a rank's rows, unless a condition has bound it meanwhile to what
     one made of rows that all ranks have: `if i % 100 == 0: fake = generator(fixed_noise)`."""
-    names = {each.id: each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+    names = {each.id: each for each in all_of(node, ast.Name) if isinstance(each.ctx, ast.Load)}
     for name, read in names.items() if depth else ():
-        inside = (each for each in ast.walk(source.home(node)) if isinstance(each, ast.Assign))
+        inside = (each for each in walk(source.home(node)) if isinstance(each, ast.Assign))
         stores: list[ast.stmt] = [each for each in inside if name in map(ast.unparse, each.targets)]
         made = [each.value for each in source.last_bound(read, stores) if isinstance(each, ast.Assign)]
         values = [(each, run.values.get(each, NOTHING)) for each in made]
         shares = [each.lineno for each, value in values if value.spread.is_local]
         others = [(each, value) for each, value in values if value.spread is SAME and not value.things]
-        wholes = [each.lineno for each, _ in others if any(isinstance(n, ast.Call) for n in ast.walk(each))]
+        wholes = [each.lineno for each, _ in others if any(isinstance(n, ast.Call) for n in walk(each))]
         if shares and wholes and min(shares) < max(wholes):
             return True
         if any(is_rebound_whole(each, source, run, depth - 1) for each in made if name in _names(each)):
@@ -170,22 +170,22 @@ def _is_of_given(node: ast.Attribute, source: Source) -> bool:
     home = next((each for each in source.ancestors(node) if isinstance(each, ast.ClassDef)), None)
     if home is None or not isinstance(node.value, ast.Name) or not is_parameter(node.value, source):
         return False
-    same = (each for each in ast.walk(home) if isinstance(each, ast.Attribute) and each.attr == node.attr)
+    same = (each for each in all_of(home, ast.Attribute) if each.attr == node.attr)
     others = (each.value for each in same if isinstance(each.value, ast.Name) and each.value.id != "self")
     return any(is_parameter(each, source) for each in others)
 
 
 def _names(node: ast.expr) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return {each.id for each in all_of(node, ast.Name)}
 
 
 def _is_given(node: ast.Name, source: Source, run: Interpreter, depth: int = 4) -> bool:
     """Whether a loop or a call gives a name its value, or what it is bound to."""
     if _bound_by_loop(node, source) or is_parameter(node, source):
         return True
-    names = (each for each in ast.walk(source.home(node)) if isinstance(each, ast.Name) and each.id == node.id)
+    names = (each for each in walk(source.home(node)) if isinstance(each, ast.Name) and each.id == node.id)
     bound = [source.statement(each) for each in names if isinstance(each.ctx, ast.Store)]
-    parts = (part for each in bound if isinstance(each, ast.Assign) for part in ast.walk(each.value))
+    parts = (part for each in bound if isinstance(each, ast.Assign) for part in walk(each.value))
     either = [part for part in parts if isinstance(part, (ast.Name, ast.Subscript)) and is_either(part, run)]
     return depth > 0 and any(
         isinstance(part, ast.Subscript) or part.id != node.id and _is_given(part, source, run, depth - 1)
@@ -195,7 +195,7 @@ def _is_given(node: ast.Name, source: Source, run: Interpreter, depth: int = 4) 
 
 def mixed_names(node: ast.expr, source: Source, run: Interpreter) -> list[ast.Name]:
     """The names in an expression that a loop binds, now to a rank's share and now to what is global already."""
-    names = [each for each in ast.walk(node) if isinstance(each, ast.Name) and not run.values.get(each, NOTHING).models]
+    names = [each for each in all_of(node, ast.Name) if not run.values.get(each, NOTHING).models]
     kinds = {name: run.values.get(name, NOTHING).spread for name in names}
     mixed = [
         name
@@ -227,7 +227,7 @@ def loop_over(node: ast.Name, source: Source, comprehensions_only: bool = False)
         elif isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return None
         for loop in loops:
-            if any(isinstance(n, ast.Name) and n.id == node.id for n in ast.walk(loop.target)):
+            if any(isinstance(n, ast.Name) and n.id == node.id for n in walk(loop.target)):
                 return loop.iter
     return None
 
@@ -261,8 +261,8 @@ def roots(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> set[ast.expr]
         return set()
     seen.add(node)
     found: set[ast.expr] = set()
-    for each in ast.walk(node):
+    for each in walk(node):
         if isinstance(each, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
             for _, made in run.values.get(each, NOTHING).made:
-                found |= {n for n in ast.walk(made) if isinstance(n, ast.expr)} | roots(made, run, seen)
+                found |= set(all_of(made, ast.expr)) | roots(made, run, seen)
     return found

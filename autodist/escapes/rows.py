@@ -6,7 +6,7 @@ import ast
 
 from autodist.escapes.origins import in_forward
 from autodist.interpreter import Interpreter
-from autodist.source import Source, last_name
+from autodist.source import Source, all_of, last_name, walk
 from autodist.spread import COUNT, ROWS, SAME
 from autodist.tensors import operations
 from autodist.values import NOTHING, Draw, External, Function, Items, Object, Table, Wrapped
@@ -119,9 +119,7 @@ def holds_rows(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
         called = run.values.get(node.func, NOTHING).things
         functions = [thing.node for thing in called if isinstance(thing, Function)]
         if functions and len(functions) == len(called):
-            answers = [
-                n.value for f in functions for n in ast.walk(f) if isinstance(n, ast.Return) and n.value is not None
-            ]
+            answers = [n.value for f in functions for n in walk(f) if isinstance(n, ast.Return) and n.value is not None]
             return bool(answers) and all(holds_rows(answer, run, seen) for answer in answers)
         names = [t.name for t in called if isinstance(t, External)]
         given = {"input": node.args[0]} if node.args else {}
@@ -254,9 +252,9 @@ def reads_others(node: ast.expr, source: Source, run: Interpreter) -> bool:
     loop = loop_around(node, source)
     if loop is None:
         return False
-    inside = [each for part in loop.body for each in ast.walk(part) if isinstance(each, ast.Name)]
+    inside = [each for part in loop.body for each in all_of(part, ast.Name)]
     bound = {each.id for each in inside if isinstance(each.ctx, ast.Store)}
-    bound |= {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
+    bound |= {each.id for each in all_of(loop.target, ast.Name)}
     others = [(each, run.values.get(each, NOTHING)) for each in inside if each.id not in bound]
     return any(
         other.spread is ROWS if not other.things else _takes_one(each, source) and run.holds_local(other)
@@ -281,9 +279,9 @@ def gone_over_within(node: ast.expr, run: Interpreter) -> list[ast.expr]:
     values = [run.values.get(each, NOTHING) for each in over]
     if not all(value.spread is ROWS and not value.things for value in values):
         return []
-    bound = {n.id for each in node.generators for n in ast.walk(each.target) if isinstance(n, ast.Name)}
+    bound = {n.id for each in node.generators for n in all_of(each.target, ast.Name)}
     parts = (node.elt, *(test for each in node.generators for test in each.ifs))
-    inside = (n for part in parts for n in ast.walk(part) if isinstance(n, ast.Name) and n.id not in bound)
+    inside = (n for part in parts for n in walk(part) if isinstance(n, ast.Name) and n.id not in bound)
     return over if not any(run.values.get(each, NOTHING).spread.is_local for each in inside) else []
 
 
@@ -302,7 +300,7 @@ def loop_around(node: ast.expr, source: Source) -> ast.For | None:
 
 
 def _binds(target: ast.expr, name: str) -> bool:
-    return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(target))
+    return any(isinstance(each, ast.Name) and each.id == name for each in walk(target))
 
 
 COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)

@@ -11,7 +11,7 @@ from autodist.fsdp.weights import sharded_keys
 from autodist.interpreter import Interpreter
 from autodist.models import Keys, keys, unwrapped
 from autodist.script import Model, Site
-from autodist.source import Source
+from autodist.source import Source, all_of, walk
 from autodist.values import NOTHING, External, Function, Object, Table, Value, of, union
 
 TAKING = frozenset("items values get pop copy to cpu cuda clone detach float double".split())
@@ -27,7 +27,7 @@ def restored(run: Interpreter, models: list[Model]) -> Iterator[tuple[Site, str]
     if not ours or not any(event.order >= first for event in run.of("load")):
         return
     for source in run.project.sources:
-        for node in ast.walk(source.tree):
+        for node in walk(source.tree):
             if not isinstance(node, ast.Assign) or len(node.targets) > 1 or node not in run.executed:
                 continue
             target = node.targets[0]
@@ -72,7 +72,7 @@ def is_loaded(node: ast.expr, source: Source, run: Interpreter, depth: int = DEP
             return depth > 0 and _gives_loaded(node, source, run, depth)
         case ast.Name(id=name) if depth:
             home = source.home(node)
-            bound = [each for each in ast.walk(home) if _binds(each, name)]
+            bound = [each for each in walk(home) if _binds(each, name)]
             if any(is_loaded(each, source, run, depth - 1) for each in map(_given, bound) if each is not None):
                 return True
             return isinstance(home, ast.FunctionDef) and any(
@@ -86,7 +86,7 @@ def _gives_loaded(call: ast.Call, source: Source, run: Interpreter, depth: int) 
     if any(isinstance(t, External) and t.name in ("torch.load", "pickle.load") for t in things):
         return True
     for function in (t for t in things if isinstance(t, Function)):
-        inside = (n for n in ast.walk(function.node) if isinstance(n, ast.Return) and n.value is not None)
+        inside = (n for n in all_of(function.node, ast.Return) if n.value is not None)
         if any(is_loaded(n.value, function.source, run, depth - 1) for n in inside if n.value is not None):
             return True
     taken = isinstance(call.func, ast.Attribute) and call.func.attr in TAKING

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from weakref import WeakKeyDictionary
 
-from autodist.interpreter import GROWS, Event, Interpreter
+from autodist.interpreter import GROWS, Event, Interpreter, once_a_run
 from autodist.models import Key, Keys, at, keys, optimized_by, parts, unwrapped, whose_parameters
 from autodist.models.history import history_of
 from autodist.models.inplace import changes_input
@@ -274,7 +274,17 @@ def bare(thing: Thing) -> Thing:
 
 def _named(module: Object, run: Interpreter) -> list[Event]:
     """Where a module is given a name when it is made, alone or beside others: `student, teacher = Net(), Net()`"""
-    return [e for kind in ("bind", "bind_part") for e in run.of(kind) if _holds(e.value, module)]
+    return [e for kind in ("bind", "bind_part") for e in _holding(run, kind).get(module.key, ())]
+
+
+@once_a_run
+def _holding(run: Interpreter, kind: str) -> dict[Key, list[Event]]:
+    """The events of a kind, by the keys of what they are about."""
+    found: dict[Key, list[Event]] = {}
+    for event in run.of(kind):
+        for key in keys(unwrapped(event.value)):
+            found.setdefault(key, []).append(event)
+    return found
 
 
 def _is_like(module: Object, other: Object) -> bool:
@@ -291,6 +301,11 @@ def _is_saved(event: Event) -> bool:
 
 def start(module: Object, run: Interpreter) -> int:
     """When the parameters of a module are first used or handed to an optimizer; it is sharded before that."""
+    return _start(run, module)
+
+
+@once_a_run
+def _start(run: Interpreter, module: Object) -> int:
     use = _first(module, run)
     first = use.order if use is not None else len(run.events)
     bound, chosen = _complete(module, run, first, use)
@@ -327,12 +342,19 @@ def began(run: Interpreter, models: Iterable[Model]) -> dict[Key, Began]:
         for module in (model.object, *model.alternatives) if model.wrapping is not None and not model.wrapped else ():
             assert model.wrapping is not None
             first = starts(run, [model])[module.key]
-            last = -1
-            for event in run.events[:first]:
-                nodes = ((event.node, event.source), *((c.node, c.source) for c in event.calls if c.node is not None))
-                if any(_is_ahead(node, source, model.wrapping) for node, source in nodes):
-                    last = event.order
+            last = max((event.order for event in _ahead(run, model.wrapping) if event.order < first), default=-1)
             found |= dict.fromkeys(keys(parts(module)), Began(model.wrapping, first, last))
+    return found
+
+
+@once_a_run
+def _ahead(run: Interpreter, wrapping: Wrapping) -> list[Event]:
+    """The events in the statement after which a model is sharded, or further up in its function."""
+    found = []
+    for event in run.events:
+        nodes = ((event.node, event.source), *((c.node, c.source) for c in event.calls if c.node is not None))
+        if any(_is_ahead(node, source, wrapping) for node, source in nodes):
+            found.append(event)
     return found
 
 
@@ -344,11 +366,17 @@ def _is_ahead(node: ast.AST, source: Source, wrapping: Wrapping) -> bool:
     return source.home(node) is source.home(wrapping.statement)
 
 
+@once_a_run
+def _of_kinds(run: Interpreter, kinds: tuple[str, ...]) -> list[Event]:
+    """The events of several kinds, in order."""
+    return sorted((e for kind in kinds for e in run.of(kind)), key=lambda e: e.order)
+
+
 def _first(module: Object, run: Interpreter) -> Event | None:
     members = keys(parts(module))
     kinds = ("forward", "model_method", "optimizer", *KEEPING)
     made = min((e.order for e in _named(module, run)), default=0)
-    for event in sorted((e for kind in kinds for e in run.of(kind)), key=lambda e: e.order):
+    for event in _of_kinds(run, kinds):
         if event.kind != "optimizer" and event.order < made:
             continue  # its constructor counts parameters, or tries its layers out
         if event.kind == "forward" and members & keys(unwrapped(event.value)):
@@ -513,8 +541,8 @@ def _is_put_into_list(node: ast.expr, source: Source, module: Object, run: Inter
 
 def _bound(module: Object, run: Interpreter, first: int, kinds: Iterable[str]) -> list[Event]:
     """Where a module is given a name before its first use, in this order."""
-    events = (e for kind in kinds for e in run.of(kind) if e.order < first and not e.inside_forward)
-    return sorted((e for e in events if _holds(e.value, module)), key=lambda e: e.order)
+    events = (e for kind in kinds for e in _holding(run, kind).get(module.key, ()))
+    return sorted((e for e in events if e.order < first and not e.inside_forward), key=lambda e: e.order)
 
 
 def _is_read_after(name: str, statement: ast.stmt, source: Source) -> bool:

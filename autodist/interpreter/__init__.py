@@ -25,7 +25,7 @@ from autodist.interpreter.methods import TESTING_FILES
 from autodist.interpreter.plan import Plan
 from autodist.interpreter.questions import children_of, is_setting, leaves_ties, returned
 from autodist.interpreter.roles import LBFGS
-from autodist.interpreter.run import Interpreter, Runs, Unfinished
+from autodist.interpreter.run import Interpreter, Runs, Unfinished, once_a_run
 from autodist.interpreter.torch_modules import SAFE_ON_WRAPPER
 from autodist.interpreter.words import COUNTING, CUTTING, DRAWING, FILLING, GROWS, MOVES, SIZES
 
@@ -50,5 +50,6 @@ __all__ = [
     "children_of",
     "is_setting",
     "leaves_ties",
+    "once_a_run",
     "returned",
 ]

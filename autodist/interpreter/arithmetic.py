@@ -18,7 +18,7 @@ from autodist.interpreter.questions import (
     sums_products,
     truth,
 )
-from autodist.source import Source, argument, first_index, indices, last_name
+from autodist.source import Source, all_of, argument, first_index, indices, last_name, walk
 from autodist.spread import (
     COUNT,
     CROSS,
@@ -218,9 +218,7 @@ class Arithmetic(Evaluation):
         see `_note_scaling`."""
         if self._forward or not any(isinstance(t, Parameters) for _, value in operands for t in value.things):
             return
-        if any(
-            isinstance(each, ast.Attribute) and each.attr == "grad" for node, _ in operands for each in ast.walk(node)
-        ):
+        if any(isinstance(each, ast.Attribute) and each.attr == "grad" for node, _ in operands for each in walk(node)):
             return
         for node, value in operands:
             if value.spread in NUMBERS and not (value.things or value.models):
@@ -243,7 +241,7 @@ class Arithmetic(Evaluation):
         loops = {each.loop for each in one.origins if isinstance(each, Turn)}
         counted = {thing.loop for thing in number.things if isinstance(thing, Index)}
         going = [loop.through for loop in self._loops if loop.node in loops and loop.through is not None]
-        return any(not counted.isdisjoint(ast.walk(each.iter)) for each in going)
+        return any(not counted.isdisjoint(walk(each.iter)) for each in going)
 
     def _is_last(self, number: Value) -> bool:
         """Whether a loop over samples, one by one, has left a number as that of the last one."""
@@ -334,7 +332,7 @@ class Arithmetic(Evaluation):
         if sides is not None and isinstance(op, ast.Mult) and any(map(self._is_by_whole_sum, sides)):
             self._note_count(left, right, sides, scope)  # `weights / weights.sum() * len(weights)`
         if sides is not None and isinstance(op, ast.Div) and self._is_by_whole_sum(node):
-            for inner in filter(None, map(_operation, ast.walk(sides[0]))):
+            for inner in filter(None, map(_operation, walk(sides[0]))):
                 if inner[0] is ast.Mult:  # `weights * len(weights) / weights.sum()`
                     self._note_count(self._lately(inner[1]), self._lately(inner[2]), inner[1:], scope)
         if self._compares_with_batch(op, left, right):
@@ -356,10 +354,10 @@ class Arithmetic(Evaluation):
             return False
         pairs = self._lately(node).made if isinstance(node, ast.Name) else ()
         made = [each for _, each in pairs] if isinstance(node, ast.Name) else [node]
-        found = [_operation(each) for one in made for each in ast.walk(one)]
+        found = [_operation(each) for one in made for each in walk(one)]
         found += [_operation(source.parents[one]) for source, one in pairs if one in source.parents]
         divisors = [each[2] for each in found if each is not None and each[0] is ast.Div]
-        return any(part in whole for each in divisors for part in ast.walk(each))
+        return any(part in whole for each in divisors for part in walk(each))
 
     def _is_of_extremes(self, node: ast.expr, depth: int = 4) -> bool:
         """Whether a number is computed from the largest and smallest of samples, through which no gradient flows."""
@@ -403,7 +401,7 @@ class Arithmetic(Evaluation):
         """Whether the innermost loop that binds a name takes it from a loader; nothing if no loop binds it."""
         for loop in reversed(self._loops):
             through = loop.through
-            if through is not None and name in {n.id for n in ast.walk(through.target) if isinstance(n, ast.Name)}:
+            if through is not None and name in {n.id for n in all_of(through.target, ast.Name)}:
                 over = self._lately(through.iter)
                 streams = [thing.over for thing in over.things if isinstance(thing, Stream)]
                 return any(True for each in (over, *streams) for _ in each.objects("loader"))
@@ -449,7 +447,7 @@ class Arithmetic(Evaluation):
     def _is_of_batch(self, node: ast.expr) -> bool:
         """Whether it is computed from one number of all samples, their standard deviation or the largest of them."""
         made = [each for _, each in self._lately(node).made] if isinstance(node, ast.Name) else []
-        calls = (each for one in (node, *made) for each in ast.walk(one) if isinstance(each, ast.Call))
+        calls = (each for one in (node, *made) for each in all_of(one, ast.Call))
         return any(last_name(each.func) in operations.EXTREMES and self._lately(each).spread is LOCAL for each in calls)
 
     def _samples(self) -> tuple[Spread, ...]:

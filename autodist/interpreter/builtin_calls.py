@@ -26,6 +26,7 @@ from autodist.interpreter.questions import (
 from autodist.interpreter.roles import Roles
 from autodist.interpreter.words import KEPT
 from autodist.project.chosen import among, is_any_name, matching, pattern_of, template
+from autodist.source import all_of, walk
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
 from autodist.tensors import facts, mixing, operations, picking
 from autodist.values import (
@@ -611,12 +612,12 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             return False
         name, fields = nodes[0].id, set()
         home = self._calls[-1].function.node if self._calls else self.module.source.tree
-        for each in ast.walk(home):
+        for each in walk(home):
             if isinstance(each, ast.Assign) and isinstance(each.value, ast.Name) and each.value.id == name:
                 if isinstance(each.targets[0], (ast.Tuple, ast.List)):
                     return True
             if isinstance(each, ast.Call) and getattr(each.func, "id", "") == "isinstance" and len(each.args) == 2:
-                names = {n.id for n in ast.walk(each.args[1]) if isinstance(n, ast.Name)}
+                names = {n.id for n in walk(each.args[1]) if isinstance(n, ast.Name)}
                 if isinstance(each.args[0], ast.Name) and each.args[0].id == name and names & {"list", "tuple"}:
                     return True
             if isinstance(each, ast.Subscript) and isinstance(each.value, ast.Name) and each.value.id == name:
@@ -635,7 +636,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             return False
         loops = [loop.through for loop in self._loops if loop.by_row and loop.through is not None]
         targets = [each.target for each in loops if self._goes_over_samples(each.iter)]
-        named = {each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+        named = {each.id for target in targets for each in all_of(target, ast.Name)}
         turns = [each for each in value.origins if isinstance(each, Turn)]
         plain = all(isinstance(each, ast.Name) for _, each in value.made)
         if not all(self._goes_over_samples(getattr(each.loop, "iter", nodes[0])) for each in turns):
@@ -648,7 +649,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if isinstance(over, ast.Call) and last_part(over.func) in ("zip", "enumerate", "tqdm"):
             return all(map(self._goes_over_samples, over.args))
         made = [each for _, each in self._lately(over).made]
-        return not any(isinstance(each, ast.Call) for part in (over, *made) for each in ast.walk(part))
+        return not any(isinstance(each, ast.Call) for part in (over, *made) for each in walk(part))
 
     def _splits_text(self, node: ast.expr) -> bool:
         """A text is split by another one, or at its spaces; a tensor by numbers. Some of the words are words, too."""

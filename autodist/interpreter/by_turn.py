@@ -6,6 +6,7 @@ import ast
 
 from autodist.interpreter.machine import Machine
 from autodist.interpreter.questions import last_part
+from autodist.source import all_of, walk
 from autodist.spread import LOCAL, ROWS
 from autodist.tensors import picking
 from autodist.values import Index, Turn, Value
@@ -41,9 +42,9 @@ class ByTurn(Machine):
         """The loops over a batch, sample by sample, whose running number an index is, or a slice is computed from."""
         if not isinstance(axis, (ast.Name, ast.Slice)):
             return frozenset()  # `out[i - 1]` is another one
-        parts = (each for each in ast.walk(axis) if isinstance(each, ast.expr))
+        parts = all_of(axis, ast.expr)
         numbers = {t.loop for part in parts for t in self._lately(part).things if isinstance(t, Index)}
         certain = (loop.through for loop in self._loops if numbers and loop.certain)
         loops = (through for through in certain if through is not None)
         cut = isinstance(axis, ast.Slice)
-        return frozenset(Turn(loop, cut) for loop in loops if numbers & set(ast.walk(loop.iter)))
+        return frozenset(Turn(loop, cut) for loop in loops if numbers & set(walk(loop.iter)))

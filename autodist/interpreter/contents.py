@@ -11,6 +11,7 @@ from autodist.interpreter.by_turn import ByTurn
 from autodist.interpreter.loaders import Loaders
 from autodist.interpreter.questions import last_part, one_of, under_samples
 from autodist.interpreter.words import SPLITTING
+from autodist.source import all_of
 from autodist.spread import COUNT, LOCAL, ROWS, SAME, Spread, combine
 from autodist.tensors import axes, mixing, operations, picking
 from autodist.values import (
@@ -192,7 +193,7 @@ class Contents(Loaders, ByTurn):
 
     def _numbered(self, element: ast.expr) -> Value | None:
         """The count of a rank's samples, where an expression is computed from the number of one of them: `i % 2`."""
-        names = (each for each in ast.walk(element) if isinstance(each, ast.Name))
+        names = all_of(element, ast.Name)
         found = (self._row_numbers(self._lately(each)) for each in names)
         return next((each for each in found if each is not None), None)
 

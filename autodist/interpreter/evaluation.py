@@ -14,7 +14,7 @@ from autodist.interpreter.overloads import Overloads
 from autodist.interpreter.questions import children_of, is_known, last_part, literal_int, objects_called, relates
 from autodist.interpreter.single import Single
 from autodist.interpreter.words import COUNTING, CUTTING, REST, SIZES
-from autodist.source import counted_of, filled_in, first_index, last_name, operands
+from autodist.source import all_of, counted_of, filled_in, first_index, last_name, operands, walk
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import axes, calls, crossing, operations, picking, shapes
 from autodist.tensors.named_axes import from_front
@@ -508,7 +508,7 @@ class Evaluation(Single, Overloads):
 
     def _depends_on_mean(self, node: ast.expr, depth: int = 4) -> bool:
         """Whether something is computed from a mean over the samples."""
-        for each in ast.walk(node):
+        for each in walk(node):
             value = self._lately(each) if isinstance(each, ast.expr) else NOTHING
             apart = isinstance(each, ast.Call) and last_name(each.func) in DEVIATIONS
             if not value.things and (value.spread is MEAN or value.spread is LOCAL and apart):
@@ -576,7 +576,7 @@ class Evaluation(Single, Overloads):
     def _note_noise(self, node: ast.Call, scope: Scope) -> None:
         """Note what is drawn for rows of all ranks: each rank would draw something else for them."""
         if self.plan.gathered:
-            parts = (each for each in ast.walk(node) if isinstance(each, ast.expr) and each is not node)
+            parts = (each for each in all_of(node, ast.expr) if each is not node)
             if any(self.is_gathered(self._lately(each)) for each in parts):
                 self.event("noise_for_gathered", node, scope)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from autodist.deep import READING
 from autodist.interpreter.attributes import Attributes
 from autodist.interpreter.events import Call_
 from autodist.interpreter.machine import Spent
@@ -100,6 +101,7 @@ class Functions(Attributes):
             return self._unfollowed(self._mixed(given), node, scope)
         self.executed.add(definition)
         self._entered.add(definition)
+        READING.functions, READING.path = READING.functions + 1, function.source.path
         key = self._signature(function, args, keywords)
         if key is not None and key in self._results and calls > 2:
             return self._results[key]

@@ -6,7 +6,7 @@ import ast
 
 from autodist import carried
 from autodist.interpreter.machine import Machine
-from autodist.source import Source, last_name
+from autodist.source import Source, all_of, last_name, walk
 from autodist.spread import COLUMNS, ROWS
 from autodist.values import NOTHING, Items, Parameters, Scope, Thing, Value, constant
 
@@ -115,7 +115,7 @@ class Lasting(Machine):
         batch makes its noise anew, and changes it in a loop of its own."""
         given = self._calls[-1 - depth].given() if len(self._calls) > depth else {}
         own = _is_own(name, scope) and name not in given
-        steps = (each for each in ast.walk(self._loops[-1].node) if isinstance(each, ast.Call))
+        steps = (each for each in walk(self._loops[-1].node) if isinstance(each, ast.Call))
         return (
             own
             and any(self._lately(each).spread.is_local for each in given.values())
@@ -134,7 +134,7 @@ class Lasting(Machine):
         loop, source = self._loops[-1].node, scope.source
         if not carried.fills(node, name) or loop not in source.ancestors(node):
             return False
-        mentions = [each for each in ast.walk(loop) if isinstance(each, ast.Name) and each.id == name]
+        mentions = [each for each in all_of(loop, ast.Name) if each.id == name]
 
         def is_filled(mention: ast.Name) -> bool:
             inner = [each for each in (mention, *source.ancestors(mention)) if isinstance(each, ast.stmt)]

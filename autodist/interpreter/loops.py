@@ -19,7 +19,7 @@ from autodist.interpreter.questions import (
 )
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.words import SPLITTING
-from autodist.source import argument, counted_of, first_index, told_once
+from autodist.source import all_of, argument, counted_of, first_index, told_once, walk
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, Spread
 from autodist.tensors import mixing, picking
 from autodist.values import (
@@ -192,8 +192,8 @@ class Loops(Stores):
 
     def _mark_turn(self, loop: ast.For | ast.AsyncFor | ast.comprehension, scope: Scope) -> None:
         """Keep of the names of a loop that they are those of one sample after the other."""
-        turn = Turn(loop, any(map(self.splits_by_number, ast.walk(loop.iter))))
-        for name in (each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)):
+        turn = Turn(loop, any(map(self.splits_by_number, walk(loop.iter))))
+        for name in (each.id for each in all_of(loop.target, ast.Name)):
             value = scope.names.get(name, NOTHING)
             if value.spread is ROWS and not value.things:
                 value = value.but(origins=value.origins | {turn})
@@ -457,7 +457,7 @@ class Loops(Stores):
 @told_once
 def _indexed_in(part: ast.AST) -> list[ast.Subscript]:
     """What code reads or writes by an index."""
-    return [node for node in ast.walk(part) if isinstance(node, ast.Subscript)]
+    return list(all_of(part, ast.Subscript))
 
 
 def _indexed_by(number: ast.Name, body: Iterable[ast.AST], scope: Scope) -> Iterator[tuple[ast.Name, Value]]:
@@ -472,9 +472,9 @@ def _indexed_by(number: ast.Name, body: Iterable[ast.AST], scope: Scope) -> Iter
 @told_once
 def _begun_in(loop: ast.For) -> frozenset[str]:
     """The names in what the body of a loop binds, and does not merely add to."""
-    inside = (n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.Assign))
+    inside = (n for statement in loop.body for n in all_of(statement, ast.Assign))
     targets = (target for each in inside if not adds_to(each) for target in each.targets)
-    return frozenset(each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
+    return frozenset(each.id for target in targets for each in all_of(target, ast.Name))
 
 
 def _is_named_phase(value: Value) -> bool:
@@ -500,12 +500,12 @@ def _ahead_of_ends(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
             yield statement
         elif isinstance(statement, (ast.With, ast.AsyncWith)):
             yield from _ahead_of_ends(statement.body)
-        if any(isinstance(each, (ast.Break, ast.Continue, ast.Return, ast.Raise)) for each in ast.walk(statement)):
+        if any(isinstance(each, (ast.Break, ast.Continue, ast.Return, ast.Raise)) for each in walk(statement)):
             return
 
 
 def _stored_names(node: ast.AST) -> Iterator[ast.Name]:
-    return (each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store))
+    return (each for each in all_of(node, ast.Name) if isinstance(each.ctx, ast.Store))
 
 
 def _pairs(value: Value) -> list[Value]:

@@ -89,6 +89,8 @@ class Machine(ABC):
         """Those of them through which gradients flow."""
         self.imported_by: dict[Source, ast.AST] = {}
         """The statement at which each local module is imported first."""
+        self.answers: dict[Any, Any] = {}
+        """What was asked of the run once it was over: see `once_a_run`."""
         self.spent: dict[ast.AST, Spent] = {}
         """What following each function of the project has cost."""
         self.callers: dict[ast.AST, dict[ast.Call, Source]] = {}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from autodist.interpreter.layout import Layout
 from autodist.interpreter.questions import last_part, literal_int
-from autodist.source import Source, argument, first_index, last_name, operands
+from autodist.source import Source, argument, first_index, last_name, operands, walk
 from autodist.spread import COUNT, ROWS
 from autodist.tensors import operations, picking
 from autodist.tensors.facts import CONVERTING
@@ -176,7 +176,7 @@ class Places(Layout):
         gives, though a square of them is written. Sizes of pictures and numbers of channels are powers of two."""
         channels = argument(layer.node, "out_channels", 1)
         plain = layer.name.endswith("Conv2d")
-        if not plain or channels is None or not any(map(_is_square, ast.walk(size))):
+        if not plain or channels is None or not any(map(_is_square, walk(size))):
             return False
         if not _names(channels) <= _names(size):
             return False
@@ -204,7 +204,7 @@ class Places(Layout):
     def _is_reshaped(self, node: ast.expr, depth: int = 8) -> bool:
         """Whether the rows of something may be others than those of the batch: on the way from there some were put
         together or taken apart."""
-        for each in ast.walk(node):
+        for each in walk(node):
             if isinstance(each, ast.Call) and last_part(each.func) in RESHAPING_ROWS and not _is_behind(each):
                 return True
             made = self._lately(each).made if isinstance(each, (ast.Name, ast.Attribute)) else ()
@@ -271,7 +271,7 @@ def _splits(axis: ast.expr, holder: ast.expr, source: Source) -> bool:
     name, at = ast.unparse(holder), ast.unparse(axis.lower or axis.upper or holder)
     wanted = f"{name}[:{at}]" if axis.lower is not None else f"{name}[{at}:]"
     home = source.function(axis) or source.tree
-    return any(isinstance(each, ast.Subscript) and ast.unparse(each) == wanted for each in ast.walk(home))
+    return any(isinstance(each, ast.Subscript) and ast.unparse(each) == wanted for each in walk(home))
 
 
 def _bounds(axis: ast.expr) -> list[ast.expr]:
@@ -334,4 +334,4 @@ def _is_square(node: ast.AST) -> bool:
 
 def _names(node: ast.expr) -> set[str]:
     """What is named in a size, whatever it is an attribute of."""
-    return {last_name(each) for each in ast.walk(node) if isinstance(each, (ast.Name, ast.Attribute))} - {"self"}
+    return {last_name(each) for each in walk(node) if isinstance(each, (ast.Name, ast.Attribute))} - {"self"}

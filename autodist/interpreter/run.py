@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from autodist.catalog import Catalog
 from autodist.interpreter.branches import Branches
@@ -14,6 +17,12 @@ from autodist.interpreter.plan import Plan
 from autodist.interpreter.statements import Statements
 from autodist.project import Project
 from autodist.values import Function
+
+KEPT_STEPS = 50_000
+"""Runs of so many steps are kept together: what they hold takes memory."""
+
+About = ParamSpec("About")
+Answer = TypeVar("Answer")
 
 
 class Interpreter(Calls, Expressions, Statements, Branches, Draws):
@@ -63,17 +72,36 @@ class Unfinished(Exception):
         self.run = run
 
 
+def once_a_run(
+    ask: Callable[Concatenate[Interpreter, About], Answer],
+) -> Callable[Concatenate[Interpreter, About], Answer]:
+    """A question about a run that is over, answered once: models and rules come by it again and again. The answer is
+    only read, and what it is about can be hashed."""
+
+    @wraps(ask)
+    def answer(run: Interpreter, /, *about: About.args, **_: About.kwargs) -> Answer:
+        if (ask, about) not in run.answers:
+            run.answers[ask, about] = ask(run, *about)  # type: ignore[call-arg]
+        return cast(Answer, run.answers[ask, about])
+
+    return answer
+
+
 class Runs:
-    """The runs of one analysis. What is planned as it was for the run before is that run."""
+    """The runs of one analysis. What is planned as it was for one of the last runs is that run."""
 
     def __init__(self, project: Project, catalog: Catalog) -> None:
         self._project, self._catalog = project, catalog
-        self._last: Interpreter | None = None
+        self._kept: list[Interpreter] = []
 
     def __call__(self, plan: Plan) -> Interpreter:
         """The run with this plan. Raises Unfinished where it did not come to its end."""
-        if self._last is None or self._last.plan != plan:
-            self._last = Interpreter(self._project, self._catalog, plan).run()
-        if not self._last.complete:
-            raise Unfinished(self._last)
-        return self._last
+        found = next((each for each in self._kept if each.plan == plan), None)
+        if found is None:
+            found = Interpreter(self._project, self._catalog, plan).run()
+        self._kept = [found, *(each for each in self._kept if each is not found)]
+        while len(self._kept) > 1 and sum(each.steps for each in self._kept) > KEPT_STEPS:
+            self._kept.pop()
+        if not found.complete:
+            raise Unfinished(found)
+        return found

@@ -9,7 +9,7 @@ from typing import Any
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.questions import last_part
 from autodist.interpreter.words import FILLING
-from autodist.source import Source, indices, last_name
+from autodist.source import Source, all_of, indices, last_name, walk
 from autodist.spread import ROWS, Spread
 from autodist.tensors.calls import number_of
 from autodist.values import UNKNOWN, Items, Object, Scope, Table, Thing, Value, Viewer
@@ -171,9 +171,9 @@ class Shared(Evaluation):
             written = [call for thing in self._lately(node.value).things for call in _written(thing, node.slice)]
             return zeros or any(last_name(each.func) in FILLING and _axes(each) >= axes for each in written)
         tree = scope.source.tree if isinstance(node, ast.Attribute) else scope.source.home(node)
-        bound = (each for each in ast.walk(tree) if isinstance(each, ast.Assign))
+        bound = all_of(tree, ast.Assign)
         named = (each.value for each in bound if ast.unparse(node) in map(ast.unparse, each.targets))
-        calls = (each for value in named for each in ast.walk(value) if isinstance(each, ast.Call))
+        calls = (each for value in named for each in all_of(value, ast.Call))
         made = any(last_name(each.func) in FILLING and _axes(each) >= axes for each in calls)
         return made or axes == 1 and held.zero and held.const is UNKNOWN and not held.things
 
@@ -201,4 +201,4 @@ def _axes(call: ast.Call) -> int:
 
 
 def _names(node: ast.expr, name: str) -> bool:
-    return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(node))
+    return any(isinstance(each, ast.Name) and each.id == name for each in walk(node))

@@ -7,7 +7,7 @@ import ast
 from autodist.interpreter.questions import last_part, literal_int, objects_called
 from autodist.interpreter.whole_data import WholeData
 from autodist.interpreter.words import MOVES
-from autodist.source import Source, argument, first_index, last_name, operands
+from autodist.source import Source, all_of, argument, first_index, last_name, operands, walk
 from autodist.spread import COUNT, LOCAL, ROWS, SAME
 from autodist.tensors import facts, operations, picking
 from autodist.tensors.calls import number_of
@@ -55,7 +55,7 @@ class Single(WholeData):
     def _returns_tensor(self, cls: Class, depth: int) -> bool:
         """Whether the forward pass of a model returns one tensor, wherever it does."""
         bodies = [each.node for each in cls.functions("forward")]
-        found = [each.value for body in bodies for each in ast.walk(body) if isinstance(each, ast.Return)]
+        found = [each.value for body in bodies for each in all_of(body, ast.Return)]
         given = [(each, self._lately(each)) for each in found if each is not None]
         one = all(not value.things and self.gives_tensor(each, value, depth) for each, value in given)
         return bool(given) and len(given) == len(found) and one
@@ -143,7 +143,7 @@ class Single(WholeData):
         target = statement.targets[0]
         called = self._lately(statement.value.func).things
         recurrent = bool(called) and all(isinstance(t, Object) and t.kind in facts.RECURRENT for t in called)
-        return recurrent and isinstance(target, ast.Tuple) and last in set(ast.walk(target.elts[-1]))
+        return recurrent and isinstance(target, ast.Tuple) and last in set(walk(target.elts[-1]))
 
     def is_one_sample(self, node: ast.expr) -> bool:
         """Whether a sample is taken by its place, `images[0]`, which is as large as any other."""
@@ -165,7 +165,7 @@ class Single(WholeData):
         bound = source.stores(holder) if source is not None else []
         around = [each for target in bound if source is not None for each in source.ancestors(target)]
         loops = [each.target for each in around if isinstance(each, (ast.For, ast.comprehension))]
-        return any(target in ast.walk(each) for target in bound for each in loops)
+        return any(target in walk(each) for target in bound for each in loops)
 
     def _is_used_as_tensor(self, name: ast.Name) -> bool:
         """Whether a field of a batch, bound once, is a tensor by what else is done with it: `images.size(0)`,
@@ -174,7 +174,7 @@ class Single(WholeData):
         if source is None:
             return False
         home = source.home(name)
-        named = [each for each in ast.walk(home) if isinstance(each, ast.Name) and each.id == name.id]
+        named = [each for each in all_of(home, ast.Name) if each.id == name.id]
         bound = [each for each in named if isinstance(each.ctx, ast.Store)]
         if len(bound) != 1:
             return False
@@ -205,7 +205,7 @@ class Single(WholeData):
         given = [argument(each, "batch_size", 1) for each in self.loader_calls if isinstance(each, ast.Call)]
         names = {last_name(each) for each in given if isinstance(each, (ast.Name, ast.Attribute))}
         numbers = {each.value for each in given if isinstance(each, ast.Constant)}
-        parts = [each for each in ast.walk(node) if isinstance(each, ast.expr)]
+        parts = list(all_of(node, ast.expr))
         named = any(isinstance(each, (ast.Name, ast.Attribute)) and last_name(each) in names for each in parts)
         return named or any(isinstance(each, ast.Constant) and each.value in numbers for each in parts)
 

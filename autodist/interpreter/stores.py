@@ -10,7 +10,7 @@ from autodist.interpreter.machine import Entered, Stored
 from autodist.interpreter.questions import has_keys, is_hashable, is_of_one
 from autodist.interpreter.shared import Shared
 from autodist.interpreter.words import FILLING, KEPT
-from autodist.source import Source, argument, first_index, indices, last_name
+from autodist.source import Source, all_of, argument, first_index, indices, last_name, walk
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
 from autodist.tensors import mixing, picking, shapes
 from autodist.values import (
@@ -72,7 +72,7 @@ class Stores(Shared):
         """Note that a dict has a key for each of the samples that a loop goes over, or those that another has."""
         loops = ((each.source, each.through) for each in self._loops if each.by_row)
         over = [(source, through.iter) for source, through in loops if through is not None]
-        counted = bool(over) and any(isinstance(n, ast.Name) and n.id == "range" for n in ast.walk(over[-1][1]))
+        counted = bool(over) and any(isinstance(n, ast.Name) and n.id == "range" for n in walk(over[-1][1]))
         _add_keys(table, [] if counted else over[-1:] or key.made)
 
     def _is_of_samples(self, key: Value) -> bool:
@@ -495,7 +495,7 @@ class Stores(Shared):
             return False
         around = [a for a in source.ancestors(expression) if isinstance(a, ast.For)]
         loops = [loop for loop in around if home in source.ancestors(loop)]
-        over = [n for loop in loops for n in ast.walk(loop.iter) if isinstance(n, ast.expr)]
+        over = [n for loop in loops for n in all_of(loop.iter, ast.expr)]
         if any(self._lately(node).spread.is_local or self.holds_local(self._lately(node)) for node in over):
             return False
         counted = loops and isinstance(home, ast.FunctionDef) and all(self._is_counted(loop.iter) for loop in loops)

@@ -18,7 +18,7 @@ from autodist.interpreter import MOVES, Event, Interpreter
 from autodist.losses.rows_joined import free_name, number_of_rows
 from autodist.regions import stands_in
 from autodist.script import Site, Weighed
-from autodist.source import Source, counted_of, last_name
+from autodist.source import Source, counted_of, last_name, walk
 from autodist.spread import COUNT, MEAN, SAME, SUM
 from autodist.tensors import operations
 from autodist.tensors.picking import picks, takes_first
@@ -116,8 +116,8 @@ def _leaves_labels_out(source: Source) -> bool:
     """Whether labels may be -100, which losses leave out when they are not told what to: the script writes it, other
     than as an index, asks a loss for it (`criterion.ignore_index`), or has collators of transformers make the labels.
     """
-    nodes = list(ast.walk(source.tree))
-    indices = {id(each) for node in nodes if isinstance(node, ast.Subscript) for each in ast.walk(node.slice)}
+    nodes = list(walk(source.tree))
+    indices = {id(each) for node in nodes if isinstance(node, ast.Subscript) for each in walk(node.slice)}
     negative = (each for each in nodes if isinstance(each, ast.UnaryOp) and id(each) not in indices)
     named = (each for each in nodes if isinstance(each, (ast.Name, ast.Attribute)))
     told = any(

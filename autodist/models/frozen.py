@@ -6,6 +6,7 @@ import ast
 
 from autodist.interpreter import Interpreter
 from autodist.models.parts import optimized_by, parts
+from autodist.source import all_of, told_once, walk
 from autodist.values import Object
 
 
@@ -17,7 +18,7 @@ def may_be_frozen(module: Object, run: Interpreter) -> bool:
     optimizers = [each for each in stepped if any(model in members for model in optimized_by(each))]
     if not optimizers or not all(_is_optional(each, module) for each in optimizers):
         return False
-    return any(map(_freezes, (node for source in run.project.sources for node in ast.walk(source.tree))))
+    return any(map(_any_frozen, (source.tree for source in run.project.sources)))
 
 
 def _is_optional(optimizer: Object, module: Object) -> bool:
@@ -32,8 +33,8 @@ def _is_optional(optimizer: Object, module: Object) -> bool:
         if isinstance(outer, ast.If) and made in (*outer.body, *outer.orelse):
             other_branch = outer.orelse if made in outer.body else outer.body
             name = _bound(source.statement(inner))
-            binds = any(_bound(each) == name for part in other_branch for each in ast.walk(part))
-            if name is not None and not binds and module.node not in ast.walk(outer):
+            binds = any(_bound(each) == name for part in other_branch for each in walk(part))
+            if name is not None and not binds and module.node not in walk(outer):
                 return True
         if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             return False
@@ -44,6 +45,11 @@ def _is_optional(optimizer: Object, module: Object) -> bool:
 def _bound(statement: ast.AST) -> str | None:
     """What an assignment binds."""
     return ast.unparse(statement.targets[0]) if isinstance(statement, ast.Assign) else None
+
+
+@told_once
+def _any_frozen(tree: ast.Module) -> bool:
+    return any(map(_freezes, all_of(tree, ast.Call, ast.Assign)))
 
 
 def _freezes(node: ast.AST) -> bool:

@@ -11,7 +11,7 @@ from autodist.interpreter import Interpreter
 from autodist.models.history import History, learning
 from autodist.models.parts import parts
 from autodist.models.reading import LAYERS, bound_to, forbids_gradients, has_no_gradient, has_parameters
-from autodist.source import Source, last_name
+from autodist.source import Source, all_of, last_name, walk
 from autodist.values import NOTHING, Function, Items, Object, Parameters, Stream, Table, Thing, Value
 
 Layers = frozenset[Object]
@@ -297,8 +297,8 @@ class _Reads:
     def _is_of_loop(self, key: ast.expr, reader: ast.expr) -> bool:
         """Whether a key is that which a loop has come to: `out[name] for name in names`."""
         loops = self._loops(reader)
-        bound = {n.id for loop in loops for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
-        return any(isinstance(n, ast.Name) and n.id in bound for n in ast.walk(key))
+        bound = {n.id for loop in loops for n in all_of(loop.target, ast.Name)}
+        return any(isinstance(n, ast.Name) and n.id in bound for n in walk(key))
 
     def _reads_unknown_key(self, node: ast.expr) -> bool:
         """Whether a key is read of which nobody knows by what it is made: one of a dict or a list that a loop fills,

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterable, Iterator
 from weakref import WeakKeyDictionary
 
-from autodist.interpreter import Interpreter
+from autodist.interpreter import Interpreter, once_a_run
 from autodist.script import Model
-from autodist.source import Source
+from autodist.source import Source, all_of
 from autodist.values import (
     NOTHING,
     Class,
@@ -179,6 +179,11 @@ def normalises(module: Object, run: Interpreter) -> bool:
 
     What comes from a library of which nothing is known may: to synchronise layers that are not there changes nothing.
     """
+    return _normalises(run, module)
+
+
+@once_a_run
+def _normalises(run: Interpreter, module: Object) -> bool:
     members = _and_what_gave_parts(module, run)
     return any(_has_batch_norm(each, run) for each in members) or any(_is_unseen(each, run) for each in members)
 
@@ -216,7 +221,7 @@ def _holds_unseen(module: Object) -> bool:
 def _spoken_of(container: Object, run: Interpreter) -> Iterator[Object]:
     """The models of libraries that a container's layers come out of: `nn.Sequential(*list(vgg.features)[:35])`."""
     starred = [each for each in container.node.args if isinstance(each, ast.Starred)]
-    spoken = (node for each in starred for node in ast.walk(each) if isinstance(node, ast.expr))
+    spoken = (node for each in starred for node in all_of(each, ast.expr))
     things = (thing for node in spoken for thing in run.values.get(node, NOTHING).things)
     return (t for t in things if isinstance(t, Object) and t.cls is None and "module" in t.roles)
 
@@ -252,7 +257,7 @@ def _taken_from(module: Object) -> Iterator[Object]:
 
 
 def _calls(cls: Class) -> Iterator[ast.Call]:
-    return (node for each in cls.line() for node in ast.walk(each.node) if isinstance(node, ast.Call))
+    return (node for each in cls.line() for node in all_of(each.node, ast.Call))
 
 
 def _flattened(values: Iterable[Value]) -> Iterator[Thing]:
@@ -274,18 +279,19 @@ def _flattened(values: Iterable[Value]) -> Iterator[Thing]:
 
 def _has_batch_norm(module: Object, run: Interpreter) -> bool:
     """Whether a module normalises over batches, or its class, or what that calls, speaks of something that does."""
-    if _is_batch_norm(module, run):
-        return True
-    pending: list[Class | Function] = list(module.cls.line()) if module.cls is not None else []
+    return _is_batch_norm(module, run) or module.cls is not None and _speaks_of_batch_norm(run, module.cls)
+
+
+@once_a_run
+def _speaks_of_batch_norm(run: Interpreter, cls: Class) -> bool:
+    pending: list[Class | Function] = list(cls.line())
     seen: set[Class | Function] = set()
     while pending:
         spoken = pending.pop()
         if spoken in seen:
             continue
         seen.add(spoken)
-        for node in ast.walk(spoken.node):
-            if not isinstance(node, (ast.Attribute, ast.Name)):
-                continue
+        for node in all_of(spoken.node, ast.Attribute, ast.Name):
             for thing in run.values.get(node, NOTHING).things:
                 if isinstance(thing, External):
                     if _brings_batch_norm(thing.name, _first_argument(node, spoken.source, run), run):

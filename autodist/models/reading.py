@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeGuard
 
 from autodist.interpreter import Interpreter
-from autodist.source import Source, last_name
+from autodist.source import Source, all_of, last_name, walk
 from autodist.values import NOTHING, Class, Object, Value
 
 NO_PARAMETERS = (
@@ -27,7 +27,7 @@ def is_set_later(source: Source, name: str) -> bool:
     """Whether an attribute is bound elsewhere than where its object is made: `model.task = 1`."""
     if name not in source.text:
         return False
-    stores = (n for n in ast.walk(source.tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store))
+    stores = (n for n in all_of(source.tree, ast.Attribute) if isinstance(n.ctx, ast.Store))
     return any(n.attr == name and getattr(source.function(n), "name", "") != "__init__" for n in stores)
 
 
@@ -37,7 +37,7 @@ def binds(node: ast.AST, name: str) -> bool:
 
 def bound_to(name: str, home: ast.AST) -> Iterator[ast.expr]:
     """What a function assigns to a name, by itself or in a row of names."""
-    for each in (node for node in ast.walk(home) if isinstance(node, (ast.Assign, ast.AugAssign))):
+    for each in (node for node in walk(home) if isinstance(node, (ast.Assign, ast.AugAssign))):
         for target in each.targets if isinstance(each, ast.Assign) else [each.target]:
             if isinstance(target, ast.Name) and target.id == name:
                 yield each.value
@@ -48,7 +48,7 @@ def bound_to(name: str, home: ast.AST) -> Iterator[ast.expr]:
 
 def settings_of(forward: ast.FunctionDef) -> list[str]:
     """The tests of a forward pass that ask nothing but the module."""
-    tests = (atom for n in ast.walk(forward) if isinstance(n, (ast.If, ast.IfExp)) for atom in _atoms(n.test))
+    tests = (atom for n in walk(forward) if isinstance(n, (ast.If, ast.IfExp)) for atom in _atoms(n.test))
     return sorted({ast.unparse(test) for test in tests if _asks_module(test)})
 
 
@@ -63,8 +63,8 @@ def _atoms(test: ast.expr) -> Iterator[ast.expr]:
 
 
 def _asks_module(test: ast.expr) -> bool:
-    names = [n.id for n in ast.walk(test) if isinstance(n, ast.Name)]
-    return set(names) == {"self"} and not any(isinstance(n, ast.Call) for n in ast.walk(test))
+    names = [n.id for n in all_of(test, ast.Name)]
+    return set(names) == {"self"} and not any(isinstance(n, ast.Call) for n in walk(test))
 
 
 def choices_of(setting: str, module: Object) -> tuple[bool, ...]:
@@ -135,7 +135,7 @@ def reads_of(name: str, methods: dict[str, ast.FunctionDef]) -> frozenset[str]:
     found: set[str] = set()
     pending = [name]
     while pending:
-        read = {n.attr for n in ast.walk(methods[pending.pop()]) if is_own(n)} - found
+        read = {n.attr for n in walk(methods[pending.pop()]) if is_own(n)} - found
         found |= read
         pending += [each for each in read if each in methods]
     return frozenset(found)
@@ -186,7 +186,7 @@ def while_made(methods: dict[str, ast.FunctionDef]) -> list[ast.FunctionDef]:
     begins = ({"__init__"} | reads_of("__init__", methods)) & methods.keys()
     for _ in range(len(begins)):
         others = [methods[name] for name in methods.keys() - begins]
-        begins -= {n.attr for method in others for n in ast.walk(method) if is_own(n)}
+        begins -= {n.attr for method in others for n in walk(method) if is_own(n)}
     return [methods[name] for name in begins]
 
 
@@ -194,7 +194,7 @@ def called_parts(block: Iterable[ast.AST], names: set[str], run: Interpreter) ->
     """The parts of a module that a block calls, by attribute or as the variable of a loop over them."""
     found = set()
     for statement in block:
-        for node in ast.walk(statement):
+        for node in walk(statement):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
                 found |= {node.attr} & names
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -208,6 +208,6 @@ def is_settled(test: ast.expr, module: Object) -> bool:
     """Conditions that are the same in every training step: settings of the module, `self.training`, None tests."""
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot)):
         return True
-    names = [n for n in ast.walk(test) if isinstance(n, ast.Name)]
-    calls = [n for n in ast.walk(test) if isinstance(n, ast.Call)]
+    names = list(all_of(test, ast.Name))
+    calls = list(all_of(test, ast.Call))
     return not calls and all(n.id == "self" for n in names)

@@ -19,7 +19,7 @@ from autodist.models.passes import changes, learns_by_gradients_alone, leaves_ou
 from autodist.models.reading import bound_to
 from autodist.models.wrapping import after_conditions, in_holder, is_forgotten, is_main_guard, wrapping_of
 from autodist.script import Model, Site, Wrapping
-from autodist.source import Source, last_name, shortened
+from autodist.source import Source, all_of, last_name, shortened, spelled, told_once, walk
 from autodist.values import (
     NOTHING,
     External,
@@ -120,7 +120,7 @@ def unseen_model(optimizer: Object, run: Interpreter) -> tuple[Site, str] | None
     """Where a model is made of which an optimizer is given the parameters, if nothing is known of it."""
     homes = [optimizer.source, *run.project.sources]
     for source in dict.fromkeys(homes):
-        for node in ast.walk(source.tree) if source is optimizer.source or source is run.project.entry else ():
+        for node in walk(source.tree) if source is optimizer.source or source is run.project.entry else ():
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
             if node.func.attr not in ("parameters", "named_parameters") or node not in run.values:
@@ -138,7 +138,7 @@ def unseen_beside(optimizer: Object, run: Interpreter) -> tuple[Site, str] | Non
     pending: list[ast.expr] = [*optimizer.node.args, *(each.value for each in optimizer.node.keywords)]
     seen: set[str] = set()
     while pending:
-        for node in ast.walk(pending.pop()):
+        for node in walk(pending.pop()):
             given = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
             if given is not None and given.attr in ("parameters", "named_parameters") and node in run.values:
                 model = given.value
@@ -168,15 +168,24 @@ def _is_made_elsewhere(model: ast.expr, source: Source, run: Interpreter) -> boo
 
 def _put_into(name: ast.expr, near: ast.AST, source: Source) -> Iterator[ast.expr]:
     """What a name is bound to, or what is put into the list that it names, in the function of ``near``."""
-    home = source.home(near)
-    bound = ast.unparse(name)
-    for each in ast.walk(home if isinstance(name, ast.Name) else source.tree):
-        targets = each.targets if isinstance(each, ast.Assign) else [each.target] if _adds(each) else []
-        if any(ast.unparse(target) == bound for target in targets):
-            yield each.value  # type: ignore[attr-defined]
+    home = source.home(near) if isinstance(name, ast.Name) else source.tree
+    yield from _put_by_name(home).get(spelled(name), ())
+
+
+@told_once
+def _put_by_name(home: ast.AST) -> dict[str, list[ast.expr]]:
+    """What each name of a function is bound to, and what is put into the lists there."""
+    found: dict[str, list[ast.expr]] = {}
+    for each in all_of(home, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Call):
+        if isinstance(each, ast.Assign):
+            for name in {spelled(target) for target in each.targets}:
+                found.setdefault(name, []).append(each.value)
+        elif _adds(each):
+            found.setdefault(spelled(each.target), []).append(each.value)  # type: ignore[arg-type]
         elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
-            if each.func.attr in {*GROWS, "add_param_group"} and ast.unparse(each.func.value) == bound:
-                yield from each.args
+            if each.func.attr in {*GROWS, "add_param_group"}:
+                found.setdefault(spelled(each.func.value), []).extend(each.args)
+    return found
 
 
 def _adds(node: ast.AST) -> TypeGuard[ast.AugAssign | ast.AnnAssign]:
@@ -205,7 +214,7 @@ def _lost_star(made: ast.expr, run: Interpreter) -> str | None:
     if names != {f"builtins.{made.func.id}"}:
         return None
     for source in run.project.sources:
-        for node in ast.walk(source.tree):
+        for node in walk(source.tree):
             if not isinstance(node, ast.ImportFrom) or node.names[0].name != "*" or node.level or not node.module:
                 continue
             if node.module in run.project.modules or run.catalog.knows(node.module):
@@ -227,11 +236,11 @@ def _made_of(model: ast.Name | ast.Attribute, source: Source) -> ast.Assign | No
     return next(
         (
             each
-            for each in ast.walk(source.tree)
+            for each in walk(source.tree)
             if isinstance(each, ast.Assign)
             and any(ast.unparse(target) == bound for target in each.targets)
             and isinstance(each.value, ast.Call)
-            and not any(isinstance(n, again) and ast.unparse(n) == bound for n in ast.walk(each.value))
+            and not any(isinstance(n, again) and ast.unparse(n) == bound for n in walk(each.value))
         ),
         None,
     )

@@ -32,7 +32,7 @@ from autodist.models.reading import (
     settings_of,
     while_made,
 )
-from autodist.source import Source, last_name
+from autodist.source import Source, all_of, last_name, walk
 from autodist.values import Class, Object
 
 BIASED = ("torch.nn.Linear", "torch.nn.Conv1d", "torch.nn.Conv2d", "torch.nn.Conv3d")
@@ -71,7 +71,7 @@ def _runs_without_gradients(module: Object, run: Interpreter) -> bool:
     quiet: set[str] = set()
     learning: set[str] = set()
     for cls in module.cls.line():
-        own = [each for method in called for each in ast.walk(method) if is_own(each) and each in cls.source.parents]
+        own = [each for method in called for each in walk(method) if is_own(each) and each in cls.source.parents]
         for node in own:  # what a base class of another module has is looked at with that one
             blocks = [each for each in cls.source.ancestors(node) if isinstance(each, ast.With)]
             below = any(forbids_gradients(item.context_expr) for block in blocks for item in block.items)
@@ -86,7 +86,7 @@ def _takes_data(node: ast.Attribute, source: Source) -> bool:
     """Whether something is read for `.data` alone: on the right of `weight.data = …`, or in `weight.data.mul_(…)`."""
     statement = source.statement(node)
     if isinstance(statement, ast.Assign):
-        return all(_is_data(each) for each in statement.targets) and node in ast.walk(statement.value)
+        return all(_is_data(each) for each in statement.targets) and node in walk(statement.value)
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and _is_data(call.func.value)
 
@@ -129,16 +129,14 @@ def _switched_off(module: Object, run: Interpreter) -> bool:
 def _has_no_say(module: Object, run: Interpreter) -> bool:
     """Whether a part is run in each forward pass, and what it gives is never read: `_, state = self.rnn(x)`."""
     methods = methods_of(module.cls) if module.cls is not None else {}
-    if "forward" not in methods or any(
-        isinstance(n, ast.Name) and n.id == "super" for n in ast.walk(methods["forward"])
-    ):
+    if "forward" not in methods or any(isinstance(n, ast.Name) and n.id == "super" for n in walk(methods["forward"])):
         return False
     reads = {name: reads_of(name, methods) for name in methods}
     called = {name for name in reads["forward"] if name in methods}
     layers = {name for name in own_parts(module) if always_made(name, module)} & reads["forward"]
     layers -= {name for method in methods.keys() - {"forward", "__init__", *called} for name in reads[method]}
     parts = {**{name: frozenset([name]) for name in layers}, **{name: reads[name] & layers for name in called}}
-    kept = {n.attr for n in ast.walk(methods["forward"]) if is_own(n) and isinstance(n.ctx, ast.Store)}
+    kept = {n.attr for n in walk(methods["forward"]) if is_own(n) and isinstance(n.ctx, ast.Store)}
     unread = {name for name in kept if not any(_reads(source, name) for source in run.project.sources)}
     return bool(layers - Forward(parts, {}, unread=unread).used(methods["forward"]))
 
@@ -161,7 +159,7 @@ def _cuts_off(module: Object) -> bool:
 def gives_parameters(module: Object) -> bool:
     """Whether a forward pass gives back parameters themselves, `return features, self.logit_scale`."""
     names = own_parameters(module)
-    given = (r.value for each in module.functions("forward") for r in ast.walk(each.node) if isinstance(r, ast.Return))
+    given = (r.value for each in module.functions("forward") for r in all_of(each.node, ast.Return))
     outputs = (
         part
         for value in given
@@ -189,7 +187,7 @@ def _reads(source: Source, name: str) -> bool:
         return False
     return any(
         isinstance(n, ast.Attribute) and n.attr == name and isinstance(n.ctx, ast.Load) and not _sets_values(n, source)
-        for n in ast.walk(source.tree)
+        for n in walk(source.tree)
     )
 
 
@@ -206,13 +204,13 @@ def branches(module: Object, run: Interpreter) -> Iterator[ast.If | ast.IfExp]:
     """Conditions within forward that decide which parts of a module run, and may change from step to step."""
     names = own_parts(module)
     for function in module.functions("forward"):
-        for branch in ast.walk(function.node):
+        for branch in walk(function.node):
             if isinstance(branch, ast.IfExp) and not is_settled(branch.test, module):
                 if called_parts([branch.body], names, run) != called_parts([branch.orelse], names, run):
                     yield branch
             if isinstance(branch, ast.If) and not is_settled(branch.test, module):
                 called = [called_parts(block, names, run) for block in (branch.body, branch.orelse)]
-                left = any(isinstance(n, (ast.Continue, ast.Return)) for s in branch.body for n in ast.walk(s))
+                left = any(isinstance(n, (ast.Continue, ast.Return)) for s in branch.body for n in walk(s))
                 if called[0] != called[1] or left and names:
                     yield branch
 
@@ -224,25 +222,25 @@ def _has_unread(cls: Class, names: set[str], run: Interpreter) -> bool:
     begin = methods.get("__init__")
     if begin is None or not names:
         return False
-    nodes = [node for each in cls.line() for node in ast.walk(each.node)]
+    nodes = [node for each in cls.line() for node in walk(each.node)]
     copies = [n for n in nodes if isinstance(n, ast.Call) and last_name(n.func) in COPYING]
     copied = {id(argument) for call in copies for argument in call.args}
     own = [each for one in cls.line() for each in one.node.body if isinstance(each, ast.FunctionDef)]
-    made = {id(n) for each in own if each.name == "__init__" for n in ast.walk(each)}
+    made = {id(n) for each in own if each.name == "__init__" for n in walk(each)}
     asked = {
         n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Call)
     }  # `super().encode`
     for each in own:  # what a class has anew, nothing reads of the one that it derives from
         if methods.get(each.name) is not each and each.name not in asked | {"__init__", "__call__"}:
-            copied |= {id(n) for n in ast.walk(each)}
+            copied |= {id(n) for n in walk(each)}
     filled = set(made)
     for method in while_made(methods):
-        filled |= {id(n) for n in ast.walk(method)}
-        copied |= {id(n) for each in ast.walk(method) if _takes_numbers(each) for n in ast.walk(each)}
+        filled |= {id(n) for n in walk(method)}
+        copied |= {id(n) for each in walk(method) if _takes_numbers(each) for n in walk(each)}
     called = {node.attr for node in nodes if is_own(node)}
     for title, method in methods.items():
         if title not in called and not title.startswith("__") and method not in run.callers:
-            copied |= {id(n) for n in ast.walk(method)}
+            copied |= {id(n) for n in walk(method)}
     read: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Name) and node.id in ("getattr", "__dict__"):
@@ -271,8 +269,8 @@ def _gives_weight_only(name: str, module: Object) -> bool:
         return False
     weights, others = 0, 0
     for method in (each for key, each in methods_of(module.cls).items() if key != "__init__"):
-        taken = {id(n.value) for n in ast.walk(method) if isinstance(n, ast.Attribute) and n.attr == "weight"}
-        mentions = [n for n in ast.walk(method) if is_own(n) and n.attr == name]
+        taken = {id(n.value) for n in walk(method) if isinstance(n, ast.Attribute) and n.attr == "weight"}
+        mentions = [n for n in walk(method) if is_own(n) and n.attr == name]
         weights += sum(id(each) in taken for each in mentions)
         others += sum(id(each) not in taken for each in mentions)
     return weights > 0 and not others

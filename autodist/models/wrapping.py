@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from autodist.interpreter import Event, Interpreter
+from autodist.interpreter import Event, Interpreter, once_a_run
 from autodist.models.history import History, freezes, grows, history_of, learning
 from autodist.models.moves import is_to_device
 from autodist.models.parts import parts, unwrapped
 from autodist.regions import stands_in, within
 from autodist.script import Model, Wrapping
-from autodist.source import Source, last_name
+from autodist.source import Source, all_of, last_name, walk
 from autodist.values import (
     Function,
     Object,
@@ -140,20 +140,20 @@ def _is_by_name(use: Event, place: Event) -> bool:
     if place.function is not None or use.function is None:
         return False
     name, home = use.node.func.id, use.function.node
-    given = {each.arg for each in ast.walk(home) if isinstance(each, ast.arg)}
+    given = {each.arg for each in all_of(home, ast.arg)}
     return name not in given and not use.function.source.stores_within(home, name)
 
 
 def _looked_through(module: Object, run: Interpreter) -> list[Event]:
     """`summary(model, (3, 32, 32))`, which runs a model in training mode on rows that are the same on all ranks."""
-    return [
-        event
-        for event in run.of("make")
-        for made in event.value.things
-        if isinstance(made, Object)
-        and made.name.endswith(".summary")
-        and any(module in unwrapped(given) for given in made.args[:1])
-    ]
+    return [event for event, made in _named_so(run, ".summary") if any(module in unwrapped(g) for g in made.args[:1])]
+
+
+@once_a_run
+def _named_so(run: Interpreter, ending: str) -> list[tuple[Event, Object]]:
+    """What a run makes by functions whose names end so."""
+    made = ((event, thing) for event in run.of("make") for thing in event.value.things)
+    return [(event, thing) for event, thing in made if isinstance(thing, Object) and thing.name.endswith(ending)]
 
 
 def _moves_of_parts(module: Object, run: Interpreter) -> list[Event]:
@@ -179,7 +179,7 @@ def _is_trial(event: Event) -> bool:
     if statement.value is not event.node or not isinstance(target, ast.Name):
         return False
     home = event.source.home(statement)
-    reads = (n for n in ast.walk(home) if isinstance(n, ast.Name) and n.id == target.id and n is not target)
+    reads = (n for n in all_of(home, ast.Name) if n.id == target.id and n is not target)
     return all(_prints(event.source.statement(each)) for each in reads)
 
 
@@ -220,14 +220,14 @@ def _after_initialisation(found: Wrapping, use: Event | None, run: Interpreter) 
         if isinstance(call, ast.Call) and any(ast.unparse(each) == target for each in call.args):
             if any(isinstance(t, Function) and _initialises(t) for t in run.values.get(call.func, Value()).things):
                 return replace(found, statement=statement, inside=None)
-        elif any(isinstance(n, (ast.Name, ast.Attribute)) and ast.unparse(n) == target for n in ast.walk(statement)):
+        elif any(isinstance(n, (ast.Name, ast.Attribute)) and ast.unparse(n) == target for n in walk(statement)):
             break
     return found
 
 
 def _initialises(function: Function) -> bool:
     """Whether a function fills parameters by layer."""
-    calls = [node for node in ast.walk(function.node) if isinstance(node, ast.Call)]
+    calls = list(all_of(function.node, ast.Call))
     return any("init." in ast.unparse(each.func) for each in calls)
 
 
@@ -282,7 +282,7 @@ def in_holder(module: Object, run: Interpreter, history: History, use: Event | N
     things = run.values.get(value, Value()).things
     if holds is None or not things or not all(map(_can_be_changed, things)):
         return None
-    for node in ast.walk(source.home(statement)):
+    for node in walk(source.home(statement)):
         if not isinstance(node, (ast.Attribute, ast.Subscript)) or ast.unparse(node.value) != holder:
             continue
         if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant):
@@ -344,7 +344,7 @@ def _after_growth(added: Event, use: Event | None) -> Wrapping:
         if isinstance(loop, (ast.FunctionDef, ast.AsyncFunctionDef)) or use is not None and within(use, inside):
             break
         if isinstance(loop, (ast.For, ast.While)):
-            if any(_makes_list(each, ast.unparse(target)) for each in ast.walk(loop)):
+            if any(_makes_list(each, ast.unparse(target)) for each in walk(loop)):
                 break
             statement = loop
     return Wrapping(source, after_conditions(source, statement, use), target, None, each="list")
@@ -400,7 +400,7 @@ def _lasts(event: Event, use: Event | None) -> bool:
     assert event.function is not None
     return any(
         isinstance(node, ast.Return) and node.value is not None and target.id in _names(node.value)
-        for node in ast.walk(event.function.node)
+        for node in walk(event.function.node)
     )
 
 
@@ -411,7 +411,7 @@ def is_forgotten(event: Event, uses: Iterable[Event]) -> bool:
     statement = event.source.statement(event.node)
     if call is None or call.node is None or any(call.function in _running(use) for use in uses):
         return False
-    given = {each.arg for each in ast.walk(call.function.node.args) if isinstance(each, ast.arg)}
+    given = {each.arg for each in all_of(call.function.node.args, ast.arg)}
     bound = statement.targets if isinstance(statement, ast.Assign) else []
     caller = call.source.statement(call.node)
     return (
@@ -484,7 +484,7 @@ def _after_holder(
 
 
 def _names(node: ast.expr) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return {each.id for each in all_of(node, ast.Name)}
 
 
 def at(event: Event, use: Event | None) -> Wrapping:
@@ -564,7 +564,7 @@ def _may_stay_none(source: Source, branch: ast.If, inside: ast.stmt, name: str) 
         for earlier in reversed(block[: block.index(around)]):
             if isinstance(earlier, (*FUNCTIONS, ast.ClassDef)):
                 continue
-            if any(_binds_none(each, name) for each in ast.walk(earlier)):
+            if any(_binds_none(each, name) for each in walk(earlier)):
                 return True
             if _binds([earlier], name):
                 return False
@@ -648,7 +648,7 @@ def _makes_anew(statement: ast.stmt, name: str) -> bool:
     if name not in map(ast.unparse, statement.targets) or last_name(statement.value.func) == "load":
         return False
     return not any(
-        isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) == name for node in ast.walk(statement.value)
+        isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) == name for node in walk(statement.value)
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from autodist.source import Source, last_name
+from autodist.source import Source, all_of, last_name, walk
 
 MOST = 16
 """How many modules such a name may stand for: of more, those are followed which the texts of the script name."""
@@ -36,14 +36,14 @@ def put_together(source: Source) -> Iterator[tuple[str, ast.Call]]:
     together somewhere, as for a dict of them, `paths[name] = f"models.{name}"`."""
     calls = [node for node in _imports(source) if is_any_name(node) and pattern_of(node, source) is None]
     if calls:
-        texts = (_template(each, known_texts(source)) for each in ast.walk(source.tree) if isinstance(each, TEMPLATES))
+        texts = (_template(each, known_texts(source)) for each in walk(source.tree) if isinstance(each, TEMPLATES))
         found = {text for text in texts if text is not None and MODULES.fullmatch(text)}
         yield from ((text, calls[0]) for text in sorted(found))
 
 
 def _imports(source: Source) -> Iterator[ast.Call]:
     """The calls that import a module by its name."""
-    for node in ast.walk(source.tree):
+    for node in walk(source.tree):
         if isinstance(node, ast.Call) and last_name(node.func) in IMPORTING:
             yield node
 
@@ -54,10 +54,8 @@ def any_named(source: Source, folders: Iterable[Path]) -> list[tuple[str, ast.Ca
     calls = [node for node in _imports(source) if is_any_name(node) and pattern_of(node, source) is None]
     if not calls:
         return []
-    texts = {
-        node.value for node in ast.walk(source.tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    read = {node.attr for node in ast.walk(source.tree) if isinstance(node, ast.Attribute)}
+    texts = {node.value for node in walk(source.tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    read = {node.attr for node in all_of(source.tree, ast.Attribute)}
     for folder in folders:
         defined = {path.stem: _defined(path) & read for path in folder.glob("*.py") if path.stem.isidentifier()}
         for default in sorted(texts & defined.keys()):
@@ -86,7 +84,7 @@ def _defined(path: Path) -> set[str]:
 def known_texts(source: Source) -> Mapping[str, str]:
     """The variables of a file that are bound once, to a text: as far as that is written, with ``*`` for the rest."""
     bound: dict[str, list[ast.expr | None]] = {}
-    for node in ast.walk(source.tree):
+    for node in walk(source.tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             bound.setdefault(node.targets[0].id, []).append(node.value)
         elif isinstance(node, ast.Name) and _is_store(node):
@@ -148,7 +146,7 @@ def among(node: ast.AST, text: ast.expr, around: Iterable[ast.AST]) -> list[str]
             if asked and isinstance(test.ops[0], ast.In) and isinstance(listed, (ast.List, ast.Tuple, ast.Set)):
                 given = [each.value for each in listed.elts if isinstance(each, ast.Constant)]
                 names = [each for each in given if isinstance(each, str)]
-                bound = any(isinstance(n, ast.Name) and n.id == text.id and _is_store(n) for n in ast.walk(outer))
+                bound = any(isinstance(n, ast.Name) and n.id == text.id and _is_store(n) for n in walk(outer))
                 return names if len(names) == len(listed.elts) and not bound else []
         inner = outer
     return []

@@ -12,10 +12,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from autodist.deep import deep
 from autodist.errors import AutodistError
 from autodist.project.chosen import MOST, NAMING, any_named, files, patterns, put_together, spelt, with_packages
 from autodist.project.search_path import added_folders
-from autodist.source import Source
+from autodist.source import Source, all_of, walk
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -81,6 +82,7 @@ class Project:
             yield Path(os.path.abspath(source.path)).parents[levels]
 
     @classmethod
+    @deep
     def load(
         cls,
         entry: Path,
@@ -108,7 +110,7 @@ class Project:
 
 
 def _texts(source: Source) -> frozenset[str]:
-    constants = (node.value for node in ast.walk(source.tree) if isinstance(node, ast.Constant))
+    constants = (node.value for node in all_of(source.tree, ast.Constant))
     return frozenset(value for value in constants if isinstance(value, str))
 
 
@@ -203,7 +205,7 @@ def module_of(entry: Path, tree: ast.Module) -> str | None:
     """The name by which `python -m` starts a script that cannot be started by its path: it imports from its package."""
     place = Path(os.path.abspath(entry))
     folder = place.parent
-    relative = any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
+    relative = any(isinstance(node, ast.ImportFrom) and node.level for node in walk(tree))
     while relative and (folder / "__init__.py").exists():
         folder = folder.parent
     if folder == place.parent:
@@ -335,7 +337,7 @@ def _is_opaque(root: Path, name: str) -> bool:
 def _imported(source: Source, package: str) -> Iterator[tuple[str, int, bool]]:
     """Names of modules that may be local, with their line, and whether they must be (relative imports)."""
     by_name = any(f"{name}(" in source.text for name in NAMING)
-    for node in ast.walk(source.tree):
+    for node in walk(source.tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 parts = alias.name.split(".")

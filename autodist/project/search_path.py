@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autodist.source import Source
+from autodist.source import Source, walk
 
 SAME = frozenset(["abspath", "absolute", "expanduser", "normpath", "Path", "PurePath", "realpath", "resolve", "str"])
 """What names the same folder as before."""
@@ -43,7 +43,7 @@ def additions(source: Source, starts: Sequence[Path]) -> Iterator[Addition]:
     names = _bound_once(source.tree)
     adders = _adders(source.tree)
     other = Path(os.sep, *["other"] * len(Path(os.path.abspath(source.path)).parts), source.path.name)
-    for node in ast.walk(source.tree):
+    for node in walk(source.tree):
         for folder in _added(node, frozenset(adders)):
             if isinstance(folder, ast.Name) and folder.id in adders.values():
                 continue  # the calls of the function say which
@@ -56,7 +56,7 @@ def additions(source: Source, starts: Sequence[Path]) -> Iterator[Addition]:
 
 def _position(node: ast.AST) -> int | None:
     """Where the call puts a folder: -1 is the end."""
-    if not isinstance(node, ast.Call) or ast.unparse(node.func) not in ("sys.path.append", "sys.path.insert"):
+    if not isinstance(node, ast.Call) or _dotted(node.func) not in ("sys.path.append", "sys.path.insert"):
         return None
     if len(node.args) == 2 and isinstance(node.args[0], ast.Constant):
         index = node.args[0].value
@@ -67,7 +67,7 @@ def _position(node: ast.AST) -> int | None:
 def _is_first(node: ast.AST) -> bool:
     """Whether a statement puts folders before others; of a function of the script that is not known."""
     if isinstance(node, ast.Call):
-        return ast.unparse(node.func) not in ("sys.path.append", "sys.path.extend", "site.addsitedir")
+        return _dotted(node.func) not in ("sys.path.append", "sys.path.extend", "site.addsitedir")
     return isinstance(node, ast.Assign)
 
 
@@ -75,9 +75,9 @@ def _adders(tree: ast.Module) -> dict[str, str]:
     """The functions that add their first parameter to the path, with that."""
     return {
         function.name: function.args.args[0].arg
-        for function in ast.walk(tree)
+        for function in walk(tree)
         if isinstance(function, ast.FunctionDef) and function.args.args
-        for node in ast.walk(function)
+        for node in walk(function)
         for folder in _added(node, frozenset())
         if isinstance(folder, ast.Name) and folder.id == function.args.args[0].arg
     }
@@ -88,20 +88,29 @@ def _added(node: ast.AST, adders: frozenset[str]) -> Iterator[ast.expr]:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in adders and node.args:
         yield node.args[0]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-        if ast.unparse(node.func) in ("sys.path.append", "sys.path.insert"):
+        if _dotted(node.func) in ("sys.path.append", "sys.path.insert"):
             yield node.args[-1]
-        elif ast.unparse(node.func) == "site.addsitedir":
+        elif _dotted(node.func) == "site.addsitedir":
             yield node.args[0]
     lists: list[ast.expr] = []
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "sys.path.extend":
+    if isinstance(node, ast.Call) and _dotted(node.func) == "sys.path.extend":
         lists = node.args
-    elif isinstance(node, ast.AugAssign) and ast.unparse(node.target) == "sys.path":
+    elif isinstance(node, ast.AugAssign) and _dotted(node.target) == "sys.path":
         lists = [node.value]
-    elif isinstance(node, ast.Assign) and any(ast.unparse(target) == "sys.path" for target in node.targets):
+    elif isinstance(node, ast.Assign) and any(_dotted(target) == "sys.path" for target in node.targets):
         lists = [node.value.left, node.value.right] if isinstance(node.value, ast.BinOp) else [node.value]
     for each in lists:
         if isinstance(each, (ast.List, ast.Tuple)):
             yield from (part.value if isinstance(part, ast.Starred) else part for part in each.elts)
+
+
+def _dotted(node: ast.expr) -> str:
+    """`sys.path.append`; nothing of what is no plain name."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else ""
 
 
 def _bound_once(tree: ast.Module) -> dict[str, ast.expr]:

@@ -11,6 +11,7 @@ from autodist.models import Keys, keys, optimized_by, optimized_modules, parts, 
 from autodist.randomness.drawing import (
     DRAWS,
     draw_events,
+    in_loop,
     is_dropout,
     is_for_a_parameter,
     is_for_one_row,
@@ -207,7 +208,7 @@ def _may_go_apart(event: Event, run: Interpreter) -> Iterator[tuple[Loop, bool]]
         yield outer, again
         if inner is None:
             return
-        between = [e for e in run.events if is_in(outer, e) and not is_in(inner, e)]
+        between = [e for e in in_loop(run, outer.node) if not is_in(inner, e)]
         drawn = [e for e in between if e.kind in DRAWS and not (e.inside_forward or is_dropout(e, run))]
         shared = [e for e in between if _is_in_common(e, outer, run) or e in drawn and not is_of_sampler(e)]
         again = not shared or shared[0].kind != "seed"
@@ -241,14 +242,13 @@ def _is_in_common(event: Event, loop: Loop, run: Interpreter) -> bool:
 
 def _start(outer: Loop, run: Interpreter) -> int:
     """When a loop begins."""
-    return next(  # a `while` has no event of its own
-        e.order for e in run.events if e.kind == "iterate" and e.node is outer.node or is_in(outer, e)
-    )
+    begun = [e.order for e in run.of("iterate") if e.node is outer.node][:1]
+    return min(begun + [e.order for e in in_loop(run, outer.node)[:1]])  # a `while` has no event of its own
 
 
 def _seeded_again(outer: Loop, start: int, run: Interpreter) -> int:
     """When the script next seeds all ranks alike, after a loop."""
-    last = max(e.order for e in run.events if is_in(outer, e))
+    last = in_loop(run, outer.node)[-1].order
     return next((e.order for e in run.of("seed") if e.order > last), len(run.events))
 
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist import seeding
-from autodist.interpreter import Event, Interpreter, Loop, is_setting
+from autodist.interpreter import Event, Interpreter, Loop, is_setting, once_a_run
 from autodist.models import is_main_guard
 from autodist.script import Site
 from autodist.source import Source, argument, last_name
@@ -107,6 +107,21 @@ def libraries_of(event: Event, run: Interpreter) -> set[str]:
 
 def is_in(loop: Loop, event: Event) -> bool:
     return any(each.node is loop.node for each in event.loops)
+
+
+@once_a_run
+def in_loop(run: Interpreter, node: ast.AST) -> list[Event]:
+    """The events in a loop, in their order."""
+    return _by_loop(run).get(node, [])
+
+
+@once_a_run
+def _by_loop(run: Interpreter) -> dict[ast.AST, list[Event]]:
+    found: dict[ast.AST, list[Event]] = {}
+    for event in run.events:
+        for node in {each.node for each in event.loops}:
+            found.setdefault(node, []).append(event)
+    return found
 
 
 def is_for_a_parameter(event: Event, run: Interpreter) -> bool:

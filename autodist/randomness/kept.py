@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from autodist import augmentation
 from autodist.interpreter import Interpreter
 from autodist.script import Loader, SampleGenerator, Site
-from autodist.source import Source, argument, last_name
+from autodist.source import Source, all_of, argument, last_name, spelled, told_once, walk
 from autodist.values import Class, External, Function, Object
 
 MAKING = frozenset(
@@ -62,20 +62,20 @@ def _is_made_for_a_sample(site: Site, functions: Iterable[ast.AST]) -> bool:
 
 def _is_seeded_again(name: ast.expr, function: Function) -> bool:
     """`self.rng.manual_seed(index)`"""
-    methods = [each.func for each in ast.walk(function.node) if isinstance(each, ast.Call) and each.args]
+    methods = [each.func for each in walk(function.node) if isinstance(each, ast.Call) and each.args]
     seeds = [each for each in methods if isinstance(each, ast.Attribute) and each.attr in ("manual_seed", "seed")]
     return any(ast.dump(each.value) == ast.dump(name) for each in seeds)
 
 
 def _seeds(made: ast.AST) -> Iterator[ast.AST]:
     assert isinstance(made, ast.Call)
-    return (node for given in (*made.args, *(each.value for each in made.keywords)) for node in ast.walk(given))
+    return (node for given in (*made.args, *(each.value for each in made.keywords)) for node in walk(given))
 
 
 def _drawn_from(function: Function, run: Interpreter) -> Iterator[tuple[Site, ast.expr]]:
     """The calls that make what a function draws from, or passes on, and by which name it does so. Where it is told a
     generator of which that is not known, the call that draws."""
-    for node in ast.walk(function.node):
+    for node in walk(function.node):
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             parent = function.source.parents[node]
             if isinstance(parent, ast.Attribute) and parent.attr in ASKED or isinstance(parent, ast.Compare):
@@ -86,7 +86,7 @@ def _drawn_from(function: Function, run: Interpreter) -> Iterator[tuple[Site, as
 
 def _given_one(function: Function, run: Interpreter) -> Iterator[Site]:
     """Draws from a generator that an object is given: it is not known which."""
-    for call in (each for each in ast.walk(function.node) if isinstance(each, ast.Call)):
+    for call in all_of(function.node, ast.Call):
         given = argument(call, "generator")
         if isinstance(given, ast.Attribute) and not any(_made_for(given, function, run)):
             if any("Generator(" in source.text for source in run.project.sources):
@@ -120,26 +120,22 @@ def _binding(
     """The statements that bind a name of a module, or an attribute of a class or its objects."""
     if isinstance(name, ast.Attribute):
         for each in cls.line() if cls is not None else ():
-            for node in ast.walk(each.node):
-                stored = _stored(name if node not in each.node.body else ast.Name(name.attr, ast.Load()))
-                if isinstance(node, ast.Assign) and any(ast.dump(target) == stored for target in node.targets):
+            for node in all_of(each.node, ast.Assign):
+                stored = spelled(name) if node not in each.node.body else name.attr
+                if any(spelled(target) == stored for target in node.targets):
                     yield each.scope.source, node
     elif isinstance(name, ast.Name) and name.id not in _own_names(function):
-        for node in source.tree.body:
-            if isinstance(node, ast.Assign) and any(ast.dump(target) == _stored(name) for target in node.targets):
-                yield source, node
+        for statement in source.tree.body:
+            if isinstance(statement, ast.Assign) and any(spelled(target) == name.id for target in statement.targets):
+                yield source, statement
 
 
+@told_once
 def _own_names(function: ast.AST) -> set[str]:
     """The parameters and variables of a function."""
-    nodes = [*ast.walk(function)]
+    nodes = [*walk(function)]
     stored = {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
     return stored | {each.arg for each in nodes if isinstance(each, ast.arg)}
-
-
-def _stored(name: ast.expr) -> str:
-    """How a name is dumped where it is bound."""
-    return ast.dump(name)[: -len("Load())")] + "Store())"
 
 
 def _class_of(function: Function) -> Class | None:
@@ -163,9 +159,9 @@ def _begun_anew(
     made = site.node
     if cls is None or method is None or method.name != "__init__" or not isinstance(made, ast.Call):
         return None
-    if not isinstance(statement, ast.Assign) or [ast.dump(each) for each in statement.targets] != [_stored(name)]:
+    if not isinstance(statement, ast.Assign) or [*map(spelled, statement.targets)] != [spelled(name)]:
         return None
-    ends = any(isinstance(each, ast.Return) for each in ast.walk(method))
+    ends = any(isinstance(each, ast.Return) for each in walk(method))
     if ends or statement not in method.body or not isinstance(name, ast.Attribute):
         return None
     seed = None
@@ -173,7 +169,7 @@ def _begun_anew(
         seed = next((each for key in ("seed", "x") if (each := argument(made, key, 0)) is not None), None)
         if statement.value is not made or not _is_there_later(seed, method):
             return None
-    within = {*ast.walk(method), *(node for each in reading for node in ast.walk(each))}
+    within = {*walk(method), *(node for each in reading for node in walk(each))}
     if any(not _is_drawn_within(each, made, within, cls, run) for each in _uses(name.attr, cls, run)):
         return None
     return SampleGenerator(source, made, source.code(name), method.body[-1], seed)
@@ -181,18 +177,18 @@ def _begun_anew(
 
 def _is_there_later(seed: ast.expr | None, method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether a seed is the same at the end of a constructor."""
-    if seed is None or not all(isinstance(each, SIMPLE) for each in ast.walk(seed)):
+    if seed is None or not all(isinstance(each, SIMPLE) for each in walk(seed)):
         return False
-    stored = {n.id for n in ast.walk(method) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    constants = all(isinstance(each.value, int) for each in ast.walk(seed) if isinstance(each, ast.Constant))
-    return constants and stored.isdisjoint(n.id for n in ast.walk(seed) if isinstance(n, ast.Name))
+    stored = {n.id for n in walk(method) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    constants = all(isinstance(each.value, int) for each in all_of(seed, ast.Constant))
+    return constants and stored.isdisjoint(n.id for n in all_of(seed, ast.Name))
 
 
 def _uses(attribute: str, cls: Class, run: Interpreter) -> Iterator[tuple[Source, ast.Attribute]]:
     """Where something is drawn from what objects of a class have by a name, or passed on."""
     classes = {each.node for each in cls.line()}
     for source in (each for each in run.project.sources if attribute in each.text):
-        for node in ast.walk(source.tree):
+        for node in walk(source.tree):
             if not isinstance(node, ast.Attribute) or node.attr != attribute or not isinstance(node.ctx, ast.Load):
                 continue
             home = next((each for each in source.ancestors(node) if isinstance(each, ast.ClassDef)), None)
@@ -213,5 +209,5 @@ def _is_drawn_within(
     if home is None or home not in (each for holder in cls.line() for each in holder.node.body):
         return False
     name = home.name
-    named = [n for each in run.project.sources for n in ast.walk(each.tree) if getattr(n, "attr", None) == name]
+    named = [n for each in run.project.sources for n in walk(each.tree) if getattr(n, "attr", None) == name]
     return bool(named) and all(each in within for each in named)

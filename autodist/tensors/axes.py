@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from autodist.operations import load
-from autodist.source import Source, indices, last_name
+from autodist.source import Source, all_of, indices, last_name, walk
 from autodist.values import Class, Object
 
 Axes = Callable[[ast.expr], int | None]
@@ -331,16 +331,16 @@ def _comes_out_of_file(made: ast.AST, source: Source, cls: Class | None) -> bool
     parts: list[ast.AST] = [cls.node] if cls is not None else [*made.args] if isinstance(made, ast.Call) else []
     seen: list[ast.AST] = [made] if cls is not None else []
     home = source.function(made) or source.tree
-    bound = [each for each in ast.walk(home) if isinstance(each, ast.Assign)] if cls is None else []
+    bound = list(all_of(home, ast.Assign)) if cls is None else []
     while parts:
         part = parts.pop()
         seen.append(part)
-        calls = (each for each in ast.walk(part) if isinstance(each, ast.Call))
+        calls = all_of(part, ast.Call)
         if any(last_name(each.func) in FILES for each in calls):
             return True
-        names = {ast.unparse(each) for each in ast.walk(part) if isinstance(each, (ast.Name, ast.Attribute))}
+        names = {ast.unparse(each) for each in walk(part) if isinstance(each, (ast.Name, ast.Attribute))}
         for each in bound:
-            targets = {ast.unparse(t) for target in each.targets for t in ast.walk(target) if isinstance(t, ast.expr)}
+            targets = {ast.unparse(t) for target in each.targets for t in all_of(target, ast.expr)}
             if names & targets and each.value not in seen:
                 parts.append(each.value)
     return False
@@ -422,10 +422,10 @@ class _Reading:
         elif isinstance(node, (ast.With, ast.Try)):
             self.run(node.body)
         elif isinstance(node, (ast.For, ast.While)):
-            for each in ast.walk(node):
+            for each in walk(node):
                 if isinstance(each, (ast.Name, ast.Attribute)) and isinstance(each.ctx, ast.Store):
                     self.names[ast.unparse(each)] = None
-            for each in ast.walk(node):
+            for each in walk(node):
                 self._grown(each)
         elif isinstance(node, ast.Expr):
             self._grown(node.value)
