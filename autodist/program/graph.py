@@ -1,0 +1,129 @@
+"""Operations, regions, effects, and the program that they make."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+from autodist.program.values import EMPTY, Value
+from autodist.source import Source
+
+RegionKind: TypeAlias = Literal["module", "call", "loop", "branch", "with", "try"]
+
+
+TENSOR_ROOTS = ("torch.", "numpy.", "loader.", "sample", "torchvision.", "einops.", "callback", "data.index")
+"""The beginnings of the names of operations that give tensors or arrays, or what holds such."""
+THROUGH = ("operator.", "getitem", "setitem", "iterate", "call", "object.", "builtins.", "recursion", "torch", "copy.")
+"""Those of operations that give tensors where they are given some."""
+
+
+@dataclass(eq=False)
+class Region:
+    """A part of the program that runs as a whole: a module, a call of a function, the body of a loop or of a branch, a
+    ``with`` or ``try`` block. ``subject`` is what decides over it: the test, what is looped over, the context manager.
+    """
+
+    kind: RegionKind
+    source: Source
+    node: ast.AST
+    parent: Region | None = None
+    subject: Value = EMPTY
+
+    def around(self) -> Iterator[Region]:
+        """The region and those around it, from the innermost."""
+        region: Region | None = self
+        while region is not None:
+            yield region
+            region = region.parent
+
+
+@dataclass(eq=False)
+class Operation:
+    """A call, an operator or a read, in one context, and the value that it gives. ``name`` is what the table of
+    operations knows it by, ``owner`` the object whose method or forward pass it is."""
+
+    number: int
+    name: str
+    inputs: tuple[Value, ...]
+    keywords: Mapping[str, Value]
+    source: Source
+    node: ast.AST
+    region: Region
+    owner: Any = None
+
+    @cached_property
+    def is_tensor(self) -> bool:
+        """Whether it may give a tensor, an array, or a number that is computed of some."""
+        if self.name.startswith(TENSOR_ROOTS):
+            return True
+        return self.name.startswith(THROUGH) and any(
+            each is not self and each.is_tensor for value in self.inputs for each in value.operations
+        )
+
+    def argument(self, name: str, position: int | None = None) -> Value | None:
+        """An argument by its name or position."""
+        if name in self.keywords:
+            return self.keywords[name]
+        return self.inputs[position] if position is not None and position < len(self.inputs) else None
+
+    @property
+    def operands(self) -> Iterator[Value]:
+        """All that it is given."""
+        yield from self.inputs
+        yield from self.keywords.values()
+
+    def __repr__(self) -> str:
+        return f"%{self.number} = {self.name} line {getattr(self.node, 'lineno', '?')}"
+
+
+@dataclass(frozen=True, eq=False)
+class Effect:
+    """What an operation does beside giving a value: it prints, writes, draws, steps, takes gradients, or decides which
+    code runs."""
+
+    kind: str
+    operation: Operation
+
+
+@dataclass(eq=False)
+class Program:
+    """What a script does. ``values`` says what each expression may evaluate to, in any context."""
+
+    operations: list[Operation] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    values: dict[ast.AST, Value] = field(default_factory=dict)
+    complete: bool = True
+    """Whether it was read to its end."""
+
+    def at(self, node: ast.AST) -> Value:
+        """What an expression may evaluate to."""
+        return self.values.get(node, EMPTY)
+
+    def of(self, *kinds: str) -> list[Effect]:
+        """The effects of some kinds, in the order in which they were met."""
+        return [each for each in self.effects if each.kind in kinds]
+
+    @cached_property
+    def users(self) -> Mapping[Operation, Sequence[Operation]]:
+        """The operations that are given what an operation gives, itself or in a list or a dict."""
+        found: dict[Operation, dict[Operation, None]] = {each: {} for each in self.operations}
+        for user in self.operations:
+            for value in user.operands:
+                for each in held(value):
+                    found[each][user] = None
+        return {each: list(users) for each, users in found.items()}
+
+
+def held(value: Value) -> Iterator[Operation]:
+    """The operations that give a value or what is in it."""
+    pending, seen = [value], set()
+    while pending:
+        each = pending.pop()
+        yield from each.operations
+        for thing in each.things:
+            if thing not in seen and hasattr(thing, "contents"):
+                seen.add(thing)
+                pending.extend(thing.contents())
