@@ -4,7 +4,7 @@
 it and change nothing. Nothing here reads source.
 """
 
-from autodist.program.graph import Effect, Operation, Program, Region
+from autodist.program.graph import Effect, Operation, Program, Region, held
 from autodist.program.values import EMPTY, MANY, UNKNOWN, Value, constant, joined
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
     "Region",
     "Value",
     "constant",
+    "held",
     "joined",
 ]

@@ -11,6 +11,8 @@ from autodist.trace.objects import Objects
 from autodist.trace.things import Frame, Function, Mapping, Object, Sequence
 
 BATCH = "loader.batch"
+FIELDS = "loader.fields"
+"""A batch of which it is not known what fields it has."""
 SAMPLE = "loader.sample"
 TENSORS = "torch.utils.data.TensorDataset"
 HOLDING = ("Subset", "ConcatDataset", "ChainDataset")
@@ -61,7 +63,7 @@ class Data(Objects):
         place = loader.node
         sample = self.sample(data, place, frame)
         collate = loader.argument("collate_fn", 7)
-        whole = self.record(BATCH, place, frame, [data], owner=loader, tag=("whole", loader))
+        whole = self.record(FIELDS, place, frame, [data], owner=loader, tag=("whole", loader))
         if collate is not None and not (collate.is_constant and collate.constant is None):
             given = self.record(SAMPLE, place, frame, [data], owner=loader, tag=loader) if sample is EMPTY else sample
             samples = self.sequence(place, None, given, "samples")

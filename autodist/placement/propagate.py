@@ -1,0 +1,239 @@
+"""From the placements of what is read to those of all that is computed: a fixpoint over a program."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from autodist import operations
+from autodist.operations import Table
+from autodist.placement import arguments
+from autodist.placement.call import Call, Operand
+from autodist.placement.lattice import Partial, PerRank, Placement, Replicate, Shard, join, multiple
+from autodist.placement.shapes import Sizes, result_sizes
+from autodist.placement.subscripts import subscript
+from autodist.placement.transfer import FUNCTIONS, transfer
+from autodist.program import Operation, Program, Value, held
+
+MOST_AXES = 5
+IS_FIELD = "loader.fields"
+SOURCES = ("loader.batch", IS_FIELD)
+Sharded = Callable[[Operation], Placement]
+"""How what a source gives lies over the ranks, by the plan."""
+
+
+@dataclass
+class Placements:
+    """How the results of operations lie over the ranks, and their sizes."""
+
+    of: dict[Operation, Placement] = field(default_factory=dict)
+    sizes: dict[Operation, Sizes] = field(default_factory=dict)
+
+    def value(self, value: Value) -> Placement | None:
+        """How a value lies, whichever operation gives it; None if none has."""
+        return joint(self.of[each] for each in value.operations if each in self.of)
+
+    def size(self, value: Value) -> Sizes:
+        """Its sizes, as far as all that may give it agree on them."""
+        found = {self.sizes.get(each) for each in value.operations}
+        if not found or None in found:
+            return None if value.operations else ()
+        lengths = {len(each or ()) for each in found}
+        if len(lengths) > 1:
+            return None
+        rows = zip(*[each or () for each in found], strict=True)
+        return tuple(row[0] if len(set(row)) == 1 else None for row in rows)
+
+
+def joint(placements: Iterator[Placement]) -> Placement | None:
+    """The placement of what lies in one of several ways."""
+    result: Placement | None = None
+    for each in placements:
+        result = each if result is None else join(result, each)
+    return result
+
+
+def propagate(program: Program, sharded: Sharded, table: Table | None = None) -> Placements:
+    """The placements of all values of a program, where what its sources give lies as ``sharded`` says."""
+    return _Propagation(program, sharded, table or operations.load()).run()
+
+
+class _Propagation:
+    def __init__(self, program: Program, sharded: Sharded, table: Table) -> None:
+        self._program, self._sharded, self._table = program, sharded, table
+        self._found = Placements()
+
+    def run(self) -> Placements:
+        users = self._program.users
+        pending = deque(self._program.operations)
+        waiting = set(pending)
+        rounds: dict[Operation, int] = {}
+        while pending:
+            operation = pending.popleft()
+            waiting.discard(operation)
+            placement, sizes = self._result(operation)
+            before = self._found.of.get(operation), self._found.sizes.get(operation, ())
+            if placement is None or (placement, sizes) == before:
+                continue
+            rounds[operation] = rounds.get(operation, 0) + 1
+            if rounds[operation] > 8:
+                placement = PerRank(operation.name, "it lies otherwise in each round of a loop")
+                if before[0] == placement:
+                    continue
+            self._found.of[operation], self._found.sizes[operation] = placement, sizes
+            for user in users[operation]:
+                if user not in waiting:
+                    waiting.add(user)
+                    pending.append(user)
+        return self._found
+
+    def _result(self, operation: Operation) -> tuple[Placement | None, Sizes]:
+        if operation.name in SOURCES:
+            return self._sharded(operation), self._batch_sizes(operation)
+        if operation.name == "getitem":
+            return self._item(operation)
+        if operation.name == "sample":
+            return self._joined(operation), self._row(operation)
+        known = self._table.find(operation.name)
+        if known is None or known.cls not in FUNCTIONS:
+            return self._unknown(operation), None
+        return self._known(operation, known)
+
+    def _batch_sizes(self, operation: Operation) -> Sizes:
+        given = operation.inputs[0] if operation.inputs else Value()
+        sizes = self._found.size(given) if given.operations else None
+        if given.constants and not given.operations:
+            return (None,)
+        return (None, *sizes) if sizes is not None else None
+
+    def _row(self, operation: Operation) -> Sizes:
+        sizes = self._found.size(operation.inputs[0])
+        return sizes[1:] if sizes else None
+
+    def _joined(self, operation: Operation) -> Placement:
+        """What holds or gives back what it is given."""
+        found = joint(p for p in (self._found.value(each) for each in operation.operands) if p is not None)
+        return found if found is not None else Replicate()
+
+    def _unknown(self, operation: Operation) -> Placement | None:
+        """An operation that the table does not know: replicated of what is replicated."""
+        module = operation.owner is not None and "module" in getattr(operation.owner, "roles", ())
+        found: list[Placement] = []
+        for value in operation.operands:
+            placement = self._operand(value)
+            if placement is not None:
+                found.append(placement)
+        apart = [each for each in found if not isinstance(each, Replicate) or each.exponent]
+        if not apart:
+            return Replicate()
+        mixed = next((each for each in apart if isinstance(each, PerRank)), None)
+        if mixed is not None:
+            return mixed
+        if module and all(each == Shard(0) for each in apart):
+            return Shard(0)
+        return PerRank(operation.name, "it is not known what it computes")
+
+    def _operand(self, value: Value) -> Placement | None:
+        """How a value lies, or what is in it."""
+        found = [self._found.of[each] for each in held(value) if each in self._found.of]
+        return joint(iter(found))
+
+    def _item(self, operation: Operation) -> tuple[Placement | None, Sizes]:
+        """`x[key]`: a field of a batch, a size of a shape, or some numbers of a tensor."""
+        base = operation.inputs[0]
+        placement = self._found.value(base)
+        if placement is None:
+            return None, None
+        fields = all(each.name == IS_FIELD for each in base.operations)
+        if fields or not isinstance(placement, Shard):
+            sizes = self._found.size(base)
+            return self._shape(base, operation) or placement, None if fields else sizes[1:] if sizes else None
+        if any(self._gives_several(each) for each in base.operations):
+            return placement, self._found.size(base)
+        key = operation.inputs[1] if len(operation.inputs) > 1 else Value()
+        return subscript(placement, self._found.size(base), key, self._operand)
+
+    def _gives_several(self, operation: Operation) -> bool:
+        """Whether an operation gives a tuple of tensors, and not one."""
+        known = self._table.find(operation.name)
+        if known is None:
+            return operation.owner is not None
+        along = known.short in arguments.SEVERAL and (len(operation.inputs) > 1 or bool(operation.keywords))
+        return along or known.cls == "sequence"
+
+    def _shape(self, base: Value, operation: Operation) -> Placement | None:
+        """`x.shape[0]`"""
+        shapes = [each for each in base.operations if each.name in ("torch.Tensor.shape", "torch.Tensor.size")]
+        if len(shapes) != len(base.operations) or len(operation.inputs) < 2:
+            return None
+        axis = operation.inputs[1].constant
+        found = [self._found.value(each.inputs[0]) for each in shapes]
+        sharded = [each.axis for each in found if isinstance(each, Shard)]
+        if not sharded or type(axis) is not int:
+            return Replicate() if not sharded else None
+        return Partial("sum", "rows") if axis in sharded else Replicate()
+
+    def _known(self, operation: Operation, known: operations.Operation) -> tuple[Placement | None, Sizes]:
+        given = list(arguments.operands(operation, known))
+        call = arguments.call(operation, known)
+        operands: list[Operand] = []
+        sizes: list[Sizes] = []
+        unknown = False
+        for value in given:
+            placement = self._operand(value)
+            if placement is None and value.operations:
+                unknown = True
+                continue
+            if placement is None and known.cls == "add" and arguments.is_zero(value):
+                continue
+            size = self._found.size(value)
+            sizes.append(size)
+            operands.append(Operand(placement or Replicate(), size if size is not None else ()))
+        if not operands:
+            return (None, None) if unknown else (Replicate(), None)
+        if arguments.listed(operation, known):
+            return self._of_list(operands[0].placement, known), sizes[0]
+        placement = self._under_all(known, replace(call, operands=tuple(operands)), sizes)
+        call = replace(call, operands=tuple(operands), parameters=known.parameters)
+        return placement, result_sizes(known, operation.name, call, tuple(sizes))
+
+    def _of_list(self, element: Placement, known: operations.Operation) -> Placement:
+        """The sum or mean of what a list holds."""
+        if isinstance(element, (Replicate, PerRank)) or known.cls != "reduction":
+            return element
+        if isinstance(element, Partial):
+            linear = element.reduce in ("sum", "mean") and known.kind in ("sum", "mean") or element.reduce == known.kind
+            return multiple(element) if linear else PerRank(known.name, "it is not linear in numbers that are each rank's")
+        return element
+
+    def _under_all(self, known: operations.Operation, call: Call, sizes: list[Sizes]) -> Placement:
+        """The result under every number of axes that operands may have whose number is not known."""
+        if None not in sizes:
+            return _tried(known, call) or call.apart("its operands have fewer axes than it needs")
+        least = max((each.placement.axis + 1 for each in call.operands if isinstance(each.placement, Shard)), default=1)
+        results = []
+        for axes in range(least, MOST_AXES + 1):
+            operands = tuple(
+                replace(each, sizes=(None,) * axes) if size is None else each
+                for each, size in zip(call.operands, sizes, strict=True)
+            )
+            found = _tried(known, replace(call, operands=operands))
+            if found is not None:
+                results.append(found)
+        distinct = list(dict.fromkeys(results))
+        if len(distinct) > 1 and least == 1:
+            distinct = list(dict.fromkeys(results[1:]))  # a batch has more than its samples' axis
+        if len(distinct) == 1:
+            return distinct[0]
+        simple = [each for each in distinct if not isinstance(each, PerRank)]
+        if len(simple) == 1:
+            return simple[0]
+        return PerRank(known.name, "it is not known how many axes it is given")
+
+
+def _tried(known: operations.Operation, call: Call) -> Placement | None:
+    try:
+        return transfer(known, call)
+    except (IndexError, ZeroDivisionError, ValueError, TypeError):
+        return None

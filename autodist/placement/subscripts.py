@@ -1,0 +1,64 @@
+"""Which numbers of a tensor a subscript takes, and along which axis they lie then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
+from autodist.placement.arguments import parts
+from autodist.placement.lattice import PerRank, Placement, Replicate, Shard
+from autodist.placement.shapes import Sizes
+from autodist.program import Value
+
+WHOLE = (None, None, None)
+
+
+def subscript(
+    placement: Shard, sizes: Sizes, key: Value, lies: Callable[[Value], Placement | None]
+) -> tuple[Placement, Sizes]:
+    """The placement and the sizes of `x[key]`, where ``x`` is sharded; ``lies`` says how a key lies."""
+    keys = parts(key)
+    keys = [key] if keys is None else keys
+    axis, result, shard = 0, [], None
+    for place, each in enumerate(keys):
+        if each.constant is None:
+            result.append(1)
+            continue
+        if each.constant is Ellipsis:
+            if sizes is None:
+                return (placement, None) if placement.axis == 0 else (PerRank("getitem", BY_PLACE), None)
+            rest = sum(1 for other in keys[place + 1 :] if other.constant is not None)
+            while axis < len(sizes) - rest:
+                shard = len(result) if axis == placement.axis else shard
+                result.append(sizes[axis])
+                axis += 1
+            continue
+        kept, wrong = _along(axis, placement, each, lies)
+        if wrong is not None:
+            return PerRank("getitem", wrong), None
+        if kept:
+            shard = len(result) if axis == placement.axis else shard
+            result.append(None)
+        axis += 1
+    if placement.axis >= axis:
+        shard = len(result) + placement.axis - axis
+    rest_sizes = list(sizes[axis:]) if sizes is not None else None
+    found = tuple([*result, *rest_sizes]) if rest_sizes is not None else None
+    return (Shard(shard, placement.exponent) if shard is not None else PerRank("getitem", BY_PLACE)), found
+
+
+def _along(
+    axis: int, placement: Shard, key: Value, lies: Callable[[Value], Placement | None]
+) -> tuple[bool, str | None]:
+    """Whether an axis is left by one part of a key, and why the samples are not where they were."""
+    at = axis == placement.axis
+    if type(key.constant) is int:
+        return False, BY_PLACE if at else None
+    slices = [each for each in key.operations if each.name == "builtins.slice"]
+    if slices and len(slices) == len(key.operations):
+        bounds = tuple(each.constant for each in slices[0].inputs)
+        return True, BY_PLACE if at and bounds != WHOLE else None
+    chosen = lies(key)
+    if not at:
+        return True, None if chosen is None or isinstance(chosen, Replicate) else SAMPLES_BESIDE
+    return True, None if chosen == Shard(0) else BY_PLACE
