@@ -145,10 +145,11 @@ class _Propagation:
         placement = self._found.value(base)
         if placement is None:
             return None, None
-        fields = all(each.name == IS_FIELD for each in base.operations)
-        if fields or not isinstance(placement, Shard):
-            sizes = self._found.size(base)
-            return self._shape(base, operation) or placement, None if fields else sizes[1:] if sizes else None
+        shape = self._shape(base, operation)
+        if shape is not None:
+            return shape, ()
+        if all(each.name == IS_FIELD for each in base.operations):
+            return placement, None
         if any(self._gives_several(each) for each in base.operations):
             return placement, self._found.size(base)
         key = operation.inputs[1] if len(operation.inputs) > 1 else Value()
@@ -171,7 +172,9 @@ class _Propagation:
         found = [self._found.value(each.inputs[0]) for each in shapes]
         sharded = [each.axis for each in found if isinstance(each, Shard)]
         if not sharded or type(axis) is not int:
-            return Replicate() if not sharded else None
+            return None
+        lengths = {len(self._found.size(each.inputs[0]) or ()) for each in shapes}
+        axis = axis % lengths.pop() if axis < 0 and len(lengths) == 1 and lengths != {0} else axis
         return Partial("sum", "rows") if axis in sharded else Replicate()
 
     def _known(self, operation: Operation, known: operations.Operation) -> tuple[Placement | None, Sizes]:

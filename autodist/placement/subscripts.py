@@ -14,44 +14,46 @@ WHOLE = (None, None, None)
 
 
 def subscript(
-    placement: Shard, sizes: Sizes, key: Value, lies: Callable[[Value], Placement | None]
+    placement: Placement, sizes: Sizes, key: Value, lies: Callable[[Value], Placement | None]
 ) -> tuple[Placement, Sizes]:
-    """The placement and the sizes of `x[key]`, where ``x`` is sharded; ``lies`` says how a key lies."""
+    """The placement and the sizes of `x[key]`; ``lies`` says how a key lies."""
     keys = parts(key)
     keys = [key] if keys is None else keys
-    axis, result, shard = 0, [], None
+    sharded = placement.axis if isinstance(placement, Shard) else None
+    axis, shard = 0, None
+    result: list[int | None] = []
     for place, each in enumerate(keys):
         if each.constant is None:
             result.append(1)
             continue
         if each.constant is Ellipsis:
             if sizes is None:
-                return (placement, None) if placement.axis == 0 else (PerRank("getitem", BY_PLACE), None)
+                return (PerRank("getitem", BY_PLACE) if sharded else placement), None
             rest = sum(1 for other in keys[place + 1 :] if other.constant is not None)
             while axis < len(sizes) - rest:
-                shard = len(result) if axis == placement.axis else shard
+                shard = len(result) if axis == sharded else shard
                 result.append(sizes[axis])
                 axis += 1
             continue
-        kept, wrong = _along(axis, placement, each, lies)
-        if wrong is not None:
+        kept, wrong = _along(axis == sharded, each, lies)
+        if wrong is not None and not (sharded is None and isinstance(lies(each), Replicate)):
             return PerRank("getitem", wrong), None
         if kept:
-            shard = len(result) if axis == placement.axis else shard
+            shard = len(result) if axis == sharded else shard
             result.append(None)
         axis += 1
+    found = (*result, *sizes[axis:]) if sizes is not None else None
+    if not isinstance(placement, Shard):
+        return placement, found
     if placement.axis >= axis:
         shard = len(result) + placement.axis - axis
-    rest_sizes = list(sizes[axis:]) if sizes is not None else None
-    found = tuple([*result, *rest_sizes]) if rest_sizes is not None else None
     return (Shard(shard, placement.exponent) if shard is not None else PerRank("getitem", BY_PLACE)), found
 
 
 def _along(
-    axis: int, placement: Shard, key: Value, lies: Callable[[Value], Placement | None]
+    at: bool, key: Value, lies: Callable[[Value], Placement | None]
 ) -> tuple[bool, str | None]:
-    """Whether an axis is left by one part of a key, and why the samples are not where they were."""
-    at = axis == placement.axis
+    """Whether an axis is left by one part of a key, and why the samples, if it is theirs, are not where they were."""
     if type(key.constant) is int:
         return False, BY_PLACE if at else None
     slices = [each for each in key.operations if each.name == "builtins.slice"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence as Row
 from typing import Any
 
 from autodist.program import EMPTY, Value, constant, joined
-from autodist.trace.calls import Calls, Keywords
+from autodist.trace.calls import REST, Calls, Keywords
 from autodist.trace.names import thing
 from autodist.trace.things import Class, External, Frame, Function, Mapping, Method, Object, Sequence, Slot
 
@@ -88,7 +88,7 @@ class Objects(Calls):
         one: Object = self.make(node, lambda n, g: Object(n, g, name=name, roles=roles), name)
         one.source = frame.source
         self._given(one, inputs, keywords)
-        self.effect("make", self.record(name, node, frame, inputs, keywords, owner=one))
+        self.effect("make", self.record(name + ".__init__", node, frame, inputs, keywords, owner=one))
         return one
 
     # calling objects
@@ -156,13 +156,15 @@ class Objects(Calls):
                 inputs = [slot.value for slot in tables[0].entries.values()]
             elif any(isinstance(each, Sequence) for each in one.inputs[0].things):
                 inputs = self.parts(one.inputs[0])
-        return None if inputs is None or one.attributes.get("some") else [*inputs, *added]
+        unknown = inputs is None or "some" in one.attributes or REST in one.keywords
+        return None if unknown else [*(inputs or ()), *added]
 
     def element_of(self, one: Any, node: ast.AST, frame: Frame) -> Value:
         if isinstance(one, Object) and any(name in CONTAINERS for name in one.library_names):
             self.read(one)
             layers = self.layers(one)
             more = one.attributes["some"].value if "some" in one.attributes else EMPTY
+            more |= one.keywords.get(REST, EMPTY)
             given = joined(self.element(each, node, frame) if layers is None else each for each in one.inputs)
             return (joined(layers) if layers is not None else given) | more
         return super().element_of(one, node, frame)
