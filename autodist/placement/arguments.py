@@ -108,6 +108,12 @@ def _equation(operation: Operation) -> str:
 def _axis(
     operation: Operation, known: operations.Operation, settings: Mapping[str, Value]
 ) -> int | tuple[int, ...] | None:
+    if known.cls == "flatten" and operation.owner is not None:  # the layer
+        told = [_numbers(each) for each in operation.owner.inputs]
+        start, end = settings.get("start_dim", Value()), settings.get("end_dim", Value())
+        first = told[0] if told else _numbers(start)
+        last = told[1] if len(told) > 1 else _numbers(end)
+        return (first if isinstance(first, int) else 1, last if isinstance(last, int) else -1)
     for name in ("dim", "axis", "dims", "start_dim"):
         if name in settings:
             return _numbers(settings[name])
@@ -141,7 +147,10 @@ def sizes_of(operation: Operation) -> list[Value]:
         given: list[Value] = [operation.keywords["size"]]
     else:
         given = list(operation.inputs[1:] if tensor else operation.inputs)
-    inner = parts(given[0]) if len(given) == 1 else None
+    if operation.name.endswith(("full", "randint", "normal")) and "size" not in operation.keywords:
+        tuples = [each for each in given if parts(each) is not None]
+        given = tuples[-1:] or given[:1] if operation.name.endswith("full") else tuples[-1:]
+    inner = parts(given[0]) if given else None
     return inner if inner is not None else given
 
 

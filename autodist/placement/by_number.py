@@ -10,6 +10,7 @@ from autodist.placement.lattice import Partial, Placement, Replicate, Shard, is_
 PAIRED = "operands are sharded along different axes: each rank's samples meet its own others, not those of all ranks"
 WHOLE = "a replicated operand has all samples where another has a rank's"
 MIXED = "samples meet a number that is each rank's own"
+SUMMED = "sum of "
 NONLINEAR = "it is not linear, so that it says nothing of the reduced value"
 
 
@@ -67,6 +68,9 @@ def add(call: Call) -> Placement:
     result: Placement = found[0]
     for each in call.operands:
         result = join(result, each.placement)
+    counts = {each.weight.removeprefix(SUMMED) for each in found if each.reduce == "sum"}
+    if len(found) == len(call.operands) and len(counts) == 1 and "" not in counts and len({p.exponent for p in found}) == 1:
+        return replace(found[0], weight=SUMMED + counts.pop())  # numbers of samples, of several batches
     if not is_linear(result):
         return call.apart(
             "it adds what is reduced over ranks in different ways; what is replicated would be counted N times"

@@ -36,9 +36,10 @@ class Placements:
 
     def size(self, value: Value) -> Sizes:
         """Its sizes, as far as all that may give it agree on them."""
-        found = {self.sizes.get(each) for each in value.operations}
+        held_ = list(held(value)) if value.things else list(value.operations)
+        found = {self.sizes.get(each) for each in held_ if each in self.of}
         if not found or None in found:
-            return None if value.operations else ()
+            return None if held_ or value.things else ()
         lengths = {len(each or ()) for each in found}
         if len(lengths) > 1:
             return None

@@ -33,7 +33,7 @@ def result_sizes(operation: Operation, name: str, call: Call, given: tuple[Sizes
     if operation.cls == "per_sample":
         return _of_layer(operation, first)
     if operation.cls in ("view", "expand", "repeat"):
-        return call.sizes or None
+        return tuple(None if each == -1 else each for each in call.sizes) or None
     if operation.cls == "fill" or operation.cls == "random":
         return call.sizes or None
     return _moved(operation.cls, call, first)

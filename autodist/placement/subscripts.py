@@ -35,6 +35,9 @@ def subscript(
                 result.append(sizes[axis])
                 axis += 1
             continue
+        lying = lies(each) if sharded is None and each.operations else None
+        if isinstance(lying, Shard) and isinstance(placement, Replicate):  # `centres[labels]`
+            return Shard(len(result) + lying.axis), None
         kept, wrong = _along(axis == sharded, each, lies)
         if wrong is not None and not (sharded is None and isinstance(lies(each), Replicate)):
             return PerRank("getitem", wrong), None

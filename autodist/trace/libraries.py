@@ -31,7 +31,7 @@ OBJECTS = frozenset(
 """Roles of classes whose objects are told apart."""
 NUMBERS = frozenset(["builtins.int", "builtins.float", "builtins.bool", "builtins.round", "builtins.abs"])
 GOING = frozenset("zip enumerate map filter reversed sorted iter list tuple set frozenset range".split())
-TENSORS = frozenset("Tensor FloatTensor DoubleTensor LongTensor HalfTensor IntTensor BoolTensor ByteTensor Size".split())
+TENSORS = frozenset("Tensor Variable FloatTensor DoubleTensor LongTensor HalfTensor IntTensor BoolTensor ByteTensor Size".split())
 
 
 class Libraries(Data):
@@ -89,6 +89,9 @@ class Libraries(Data):
                 return self.sequence(node, [constant(each) for each in numbers], kind="range")
         index = self.record("range.index", node, frame, inputs)
         return self._stream(node, index, joined(inputs))
+
+    def stream_of(self, one: Object, node: ast.AST, frame: Frame) -> Value:
+        return self.builtin_iter(node, frame, [thing(one)], {})
 
     def _stream(self, node: ast.AST, element: Value, over: Value, tag: object = "stream") -> Value:
         made: Stream = self.make(node, Stream, tag)

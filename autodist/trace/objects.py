@@ -198,15 +198,25 @@ class Objects(Calls):
     def object_method(
         self, one: Object, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
     ) -> Value:
-        if "module" in one.roles:
+        if is_module(one):
             known = self._module_method(one, name, node, frame, inputs, keywords)
             if known is not None:
                 return known
         names = one.library_names
+        if name in ("__iter__", "__next__"):
+            return self.element_of(one, node, frame) if name == "__next__" else self.stream_of(one, node, frame)
+        if "optimizer" in one.roles and name == "step" and (inputs or "closure" in keywords):
+            loss = self.call(keywords.get("closure", joined(inputs[:1])), node, frame, [], {})
+            self._note_method(one, name, self.record(f"{names[0]}.step", node, frame, inputs, keywords, owner=one))
+            return loss
         self.callbacks(node, frame, [*inputs, *keywords.values()])
         result = self.record(f"{names[0] if names else 'object'}.{name}", node, frame, inputs, keywords, owner=one)
         self._note_method(one, name, result)
         return result
+
+    def stream_of(self, one: Object, node: ast.AST, frame: Frame) -> Value:
+        """`iter(loader)`"""
+        raise NotImplementedError
 
     def callbacks(self, node: ast.AST, frame: Frame, given: Row[Value]) -> None:
         """Run the functions that a library is given to call: of their arguments nothing is known."""
@@ -256,6 +266,8 @@ class Objects(Calls):
             return self.sequence(node, None, inner)
         if name == "items":
             return self.sequence(node, None, self._pair(node, EMPTY, self.element_of(one, node, frame), "item"))
+        if one.name.rpartition(".")[2] in WRAPPING and name == "module" and one.inputs:
+            return one.inputs[0]
         if name in PARAMETERS:
             found = self.record(f"{MODULE}.{name}", node, frame, [thing(one)], owner=one)
             return found
@@ -308,6 +320,11 @@ def ordered_modules(value: Value) -> list[Object]:
             elif isinstance(each, Method) and isinstance(each.owner, Object) and "module" in each.owner.roles:
                 found[each.owner] = None
     return list(found)
+
+
+def is_module(one: Object) -> bool:
+    """Whether it is a module of torch, or wraps one."""
+    return bool(one.roles & {"module", "loss"}) or one.name.rpartition(".")[2] in WRAPPING
 
 
 def is_class_like(name: str) -> bool:
