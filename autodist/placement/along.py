@@ -88,9 +88,8 @@ def concatenate(call: Call) -> Placement:
     (over,) = call.axes()
     found = _alike(call)
     if isinstance(found, Shard) and (found.axis == over or call.number("default") and call.first.axes < 2):
-        return call.apart(
-            "it lays each rank's samples of one behind its own of another: joined, they stand in another order"
-        )
+        # each rank's samples of one behind its own of another
+        return Shard(found.axis, order=f"{len(call.operands)} in turn" if len(call.operands) > 1 else "batches in turn")
     return found
 
 

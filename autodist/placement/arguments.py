@@ -50,6 +50,8 @@ def operands(operation: Operation, known: operations.Operation) -> Iterator[Valu
             continue  # an axis, or a setting
         inner = parts(each) if known.cls in ("concatenate", "stack", "container") else None
         yield from inner if inner is not None else [each]
+    if operation.owner is not None and operation.owner.name.startswith("torch.distributions."):
+        yield from (each for each in (*operation.owner.inputs, *operation.owner.keywords.values()) if each.operations)
     for name, each in operation.keywords.items():
         if each.operations and name not in ("dim", "axis", "size", "generator", "device", "dtype", "weight"):
             yield each

@@ -102,6 +102,6 @@ def divide(call: Call) -> Placement:
     if isinstance(below, Replicate):
         return multiply(call)
     if isinstance(above, Partial) and isinstance(below, Partial):
-        if (above.reduce, below.reduce) == ("sum", "sum") and below.weight:
-            return Partial("mean", below.weight)
+        if (above.reduce, below.reduce) == ("sum", "sum"):
+            return Partial("mean", below.weight or call.operands[1].name or "what it is divided by")
     return call.apart("it divides by a number that is each rank's own")

@@ -18,10 +18,12 @@ class Replicate:
 
 @dataclass(frozen=True)
 class Shard:
-    """The ranks' pieces joined along an axis, times N**-exponent."""
+    """The ranks' pieces joined along an axis, times N**-exponent. With an ``order`` of its own the pieces hold the
+    samples of several batches: joined, they stand in another order than in one process."""
 
     axis: int
     exponent: int = 0
+    order: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from autodist import operations
 from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.placement.call import Call, Operand
-from autodist.placement.lattice import Partial, PerRank, Placement, Replicate, Shard, join, multiple
+from autodist.placement.lattice import Partial, PerRank, Placement, Replicate, Shard, join, multiple, times
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.subscripts import subscript
 from autodist.placement.transfer import FUNCTIONS, transfer
@@ -94,6 +94,8 @@ class _Propagation:
             return self._sharded(operation), self._batch_sizes(operation)
         if operation.name == "getitem":
             return self._item(operation)
+        if operation.name == "torch.autograd.grad":
+            return self._gradient(operation)
         if operation.name == "sample":
             return self._joined(operation), self._row(operation)
         known = self._table.find(operation.name)
@@ -111,6 +113,21 @@ class _Propagation:
     def _row(self, operation: Operation) -> Sizes:
         sizes = self._found.size(operation.inputs[0])
         return sizes[1:] if sizes else None
+
+    def _gradient(self, operation: Operation) -> tuple[Placement | None, Sizes]:
+        """The gradients of a loss with regard to samples: those of a mean over a rank's are N times as large."""
+        loss = self._operand(operation.argument("outputs", 0) or Value())
+        by = operation.argument("inputs", 1) or Value()
+        placement = self._operand(by)
+        if loss is None or placement is None:
+            return None, None
+        if isinstance(placement, Shard) and isinstance(loss, Partial) and loss.reduce in ("sum", "mean"):
+            return times(placement, loss.exponent + (loss.reduce == "mean")), self._found.size(by)
+        if isinstance(placement, Shard) and isinstance(loss, Shard):
+            return placement, self._found.size(by)
+        if isinstance(placement, Replicate) and isinstance(loss, Partial):
+            return loss, self._found.size(by)
+        return loss if isinstance(loss, (PerRank, Replicate)) else PerRank(operation.name, "of no loss over samples"), None
 
     def _joined(self, operation: Operation) -> Placement:
         """What holds or gives back what it is given."""
@@ -179,6 +196,9 @@ class _Propagation:
         return Partial("sum", "rows") if axis in sharded else Replicate()
 
     def _known(self, operation: Operation, known: operations.Operation) -> tuple[Placement | None, Sizes]:
+        if known.cls in ("fill", "random") and (like := self._shaped_like(operation)) is not None:
+            placement = self._found.value(like)
+            return (placement if isinstance(placement, Shard) else Replicate()), self._found.size(like)
         given = list(arguments.operands(operation, known))
         call = arguments.call(operation, known)
         operands: list[Operand] = []
@@ -193,7 +213,8 @@ class _Propagation:
                 continue
             size = self._found.size(value)
             sizes.append(size)
-            operands.append(Operand(placement or Replicate(), size if size is not None else ()))
+            name = ",".join(sorted(f"%{each.number}" for each in value.operations))
+            operands.append(Operand(placement or Replicate(), size if size is not None else (), name=name))
         if not operands:
             return (None, None) if unknown else (Replicate(), None)
         if arguments.listed(operation, known):
@@ -201,6 +222,16 @@ class _Propagation:
         placement = self._under_all(known, replace(call, operands=tuple(operands)), sizes)
         call = replace(call, operands=tuple(operands), parameters=known.parameters)
         return placement, result_sizes(known, operation.name, call, tuple(sizes))
+
+    def _shaped_like(self, operation: Operation) -> Value | None:
+        """The tensor whose shape another one is made with: `torch.randn(x.shape)`, `torch.zeros(*x.size())`"""
+        given = [*operation.inputs[-1:], *(each for name, each in operation.keywords.items() if name in ("*", "size"))]
+        for value in given:
+            for each in value.operations:
+                shape = next(iter(each.inputs[0].operations), each) if each.name == "iterate" and each.inputs else each
+                if shape.name in ("torch.Tensor.shape", "torch.Tensor.size") and len(shape.inputs) == 1:
+                    return shape.inputs[0]
+        return None
 
     def _of_list(self, element: Placement, known: operations.Operation) -> Placement:
         """The sum or mean of what a list holds."""
@@ -216,15 +247,21 @@ class _Propagation:
         if None not in sizes:
             return _tried(known, call) or call.apart("its operands have fewer axes than it needs")
         least = max((each.placement.axis + 1 for each in call.operands if isinstance(each.placement, Shard)), default=1)
+        axes_told = call.axis if isinstance(call.axis, tuple) else () if call.axis is None else (call.axis,)
+        least = max([least, *(each + 1 if each >= 0 else -each for each in axes_told)])
+        known_axes = max((len(each) for each in sizes if each), default=0)
+        tried = range(max(least, known_axes), MOST_AXES + 1)
         results = []
-        for axes in range(least, MOST_AXES + 1):
+        for axes in tried:
             operands = tuple(
-                replace(each, sizes=(None,) * axes) if size is None else each
+                replace(each, sizes=(None,) * axes * isinstance(each.placement, Shard)) if size is None else each
                 for each, size in zip(call.operands, sizes, strict=True)
             )
             found = _tried(known, replace(call, operands=operands))
             if found is not None:
                 results.append(found)
+                if axes == known_axes and not isinstance(found, PerRank):
+                    break
         distinct = list(dict.fromkeys(results))
         if len(distinct) > 1 and least == 1:
             distinct = list(dict.fromkeys(results[1:]))  # a batch has more than its samples' axis

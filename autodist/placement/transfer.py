@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from autodist.operations import Operation
 from autodist.placement import along, by_number, layout, products, samples, sizes
-from autodist.placement.call import Call
-from autodist.placement.lattice import PerRank, Placement, times
+from autodist.placement.call import Call, Operand
+from autodist.placement.lattice import PerRank, Placement, Shard, times
 
 FUNCTIONS: Mapping[str, Callable[[Call], Placement]] = {
     "same": by_number.same,
@@ -74,10 +74,22 @@ def transfer(operation: Operation, call: Call) -> Placement:
     mixed = next((each.placement for each in call.operands if isinstance(each.placement, PerRank)), None)
     if mixed is not None and operation.cls != "fact":
         return mixed
+    orders = {each.placement.order for each in call.operands if isinstance(each.placement, Shard)}
+    if len(orders) > 1:
+        return call.apart("operands have the samples in different orders")
+    if orders - {""}:
+        call = replace(call, operands=tuple(_in_order(each) for each in call.operands))
     result = _result(operation, call)
+    if isinstance(result, Shard) and orders:
+        return replace(result, order="".join({*orders, result.order}))
     if isinstance(result, PerRank) and result.operation == "join":
         return call.apart(result.reason)
     return result
+
+
+def _in_order(operand: Operand) -> Operand:
+    placement = operand.placement
+    return replace(operand, placement=replace(placement, order="")) if isinstance(placement, Shard) else operand
 
 
 def _result(operation: Operation, call: Call) -> Placement:

@@ -54,6 +54,9 @@ class Libraries(Data):
         if (name in ALIASES or short in ALIASES) and inputs:
             self.record(name, node, frame, inputs, keywords)
             return inputs[0]
+        if name == "torch.utils.data.random_split" and inputs:
+            self.effect("random_split", self.record(name, node, frame, inputs, keywords))
+            return self.sequence(node, None, inputs[0])
         roles = self.catalog.roles(name)
         if roles & OBJECTS or is_class_like(name) and short not in TENSORS and root not in ("torch.nn.parameter",):
             if short != "Parameter" and not (root == "builtins" or "print" in roles):
