@@ -219,6 +219,9 @@ class _Propagation:
             return (None, None) if unknown else (Replicate(), None)
         if arguments.listed(operation, known):
             return self._of_list(operands[0].placement, known), sizes[0]
+        if all(each.placement == Replicate() for each in operands):
+            call = replace(call, operands=tuple(operands), parameters=known.parameters)
+            return Replicate(), result_sizes(known, operation.name, call, tuple(sizes))
         placement = self._under_all(known, replace(call, operands=tuple(operands)), sizes)
         call = replace(call, operands=tuple(operands), parameters=known.parameters)
         return placement, result_sizes(known, operation.name, call, tuple(sizes))
@@ -263,6 +266,8 @@ class _Propagation:
                 if axes == known_axes and not isinstance(found, PerRank):
                     break
         distinct = list(dict.fromkeys(results))
+        if len(distinct) > 1 and known.cls in ("contraction", "pairwise"):
+            return PerRank(known.name, "it is not known how many axes it is given, and so which it sums over")
         if len(distinct) > 1 and least == 1:
             distinct = list(dict.fromkeys(results[1:]))  # a batch has more than its samples' axis
         if len(distinct) == 1:

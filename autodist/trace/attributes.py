@@ -161,8 +161,9 @@ class Attributes(Statements):
             if one.cls.find("__getattr__"):
                 return self.call(self._of_object(one, "__getattr__", node, frame), node, frame, [constant(name)], {})
             return EMPTY
-        if name == "module" and one.name.endswith("DataParallel") and one.inputs:
-            return one.inputs[0]
+        wrapped = one.argument("module", 0) if one.name.endswith("DataParallel") else None
+        if wrapped is not None and name == "module":
+            return wrapped
         if self.is_data(one, name):
             return self._held(one, name, node, frame)
         return thing(Method(one, name))

@@ -17,7 +17,7 @@ ITSELF = frozenset(
     "to cuda cpu train eval half float double bfloat16 requires_grad_ apply share_memory type compile".split()
 )
 """Methods of a module that give the module."""
-WRAPPING = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel")
+WRAPPING = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "ShardedDataParallel")
 ALIASES = frozenset(
     "torch.compile torch.jit.script copy.copy torch.nn.SyncBatchNorm.convert_sync_batchnorm fully_shard".split()
 )
@@ -120,8 +120,9 @@ class Objects(Calls):
         self, one: Object, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
     ) -> Value:
         short = one.name.rpartition(".")[2]
-        if short in WRAPPING and one.inputs:
-            return self.call(one.inputs[0], node, frame, inputs, keywords)
+        inner = one.argument("module", 0)
+        if short in WRAPPING and inner is not None:
+            return self.call(inner, node, frame, inputs, keywords)
         if one.name in CONTAINERS:
             return self._in_sequence(one, node, frame, inputs)
         if short == "Compose" and one.inputs:
@@ -266,8 +267,6 @@ class Objects(Calls):
             return self.sequence(node, None, inner)
         if name == "items":
             return self.sequence(node, None, self._pair(node, EMPTY, self.element_of(one, node, frame), "item"))
-        if one.name.rpartition(".")[2] in WRAPPING and name == "module" and one.inputs:
-            return one.inputs[0]
         if name in PARAMETERS:
             found = self.record(f"{MODULE}.{name}", node, frame, [thing(one)], owner=one)
             return found
