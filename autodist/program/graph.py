@@ -14,6 +14,13 @@ from autodist.source import Source
 RegionKind: TypeAlias = Literal["module", "call", "loop", "branch", "with", "try"]
 
 
+def gives_tensors(name: str, inputs: Sequence[Value]) -> bool:
+    """Whether an operation may give tensors, by its name and what it is given."""
+    if name.startswith(TENSOR_ROOTS):
+        return True
+    return name.startswith(THROUGH) and any(each.is_tensor for value in inputs for each in value.operations)
+
+
 TENSOR_ROOTS = ("torch.", "numpy.", "loader.", "sample", "torchvision.", "einops.", "callback", "data.index")
 """The beginnings of the names of operations that give tensors or arrays, or what holds such."""
 THROUGH = ("operator.", "getitem", "setitem", "iterate", "call", "object.", "builtins.", "recursion", "torch", "copy.")
@@ -53,15 +60,8 @@ class Operation:
     node: ast.AST
     region: Region
     owner: Any = None
-
-    @cached_property
-    def is_tensor(self) -> bool:
-        """Whether it may give a tensor, an array, or a number that is computed of some."""
-        if self.name.startswith(TENSOR_ROOTS):
-            return True
-        return self.name.startswith(THROUGH) and any(
-            each is not self and each.is_tensor for value in self.inputs for each in value.operations
-        )
+    is_tensor: bool = False
+    """Whether it may give a tensor, an array, or a number that is computed of some."""
 
     def argument(self, name: str, position: int | None = None) -> Value | None:
         """An argument by its name or position."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from autodist.catalog import Catalog
 from autodist.program import EMPTY, Effect, Operation, Program, Region, Value, joined
-from autodist.program.graph import RegionKind
+from autodist.program.graph import RegionKind, gives_tensors
 from autodist.project import Project
 from autodist.trace.things import Frame, Function, Guards, Heap, LocalModule, Object, Slot
 
@@ -106,6 +106,7 @@ class Machine(ABC):
         else:  # `f(*args)` of different tuples
             found.inputs = (joined([*found.operands, *inputs, *(keywords or {}).values()]),)
             found.keywords = {}
+        found.is_tensor = found.is_tensor or gives_tensors(name, inputs)
         return Value(frozenset([found]))
 
     def effect(self, kind: str, value: Value) -> None:
