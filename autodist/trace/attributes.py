@@ -143,7 +143,7 @@ class Attributes(Statements):
         return Value(value.operations, value.constants, frozenset(things))
 
     def _of_object(self, one: Object, name: str, node: ast.AST, frame: Frame) -> Value:
-        self.read(one)
+        self.read(one, name)
         if name in one.attributes:
             return one.attributes[name].value
         if name == "__class__" and one.cls is not None:

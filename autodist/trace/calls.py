@@ -174,8 +174,7 @@ class Calls(Attributes):
         if not (same and context.is_current()):
             context.arguments = grown
             self._run(function, context, node, frame, dict(zip(names, grown, strict=True)))
-        for each, version in context.reads.items():
-            self.context.reads.setdefault(each, version)
+        self.take_over(context)
         return context.result
 
     def _context(self, function: Function, node: ast.AST, arguments: tuple[Value, ...]) -> Context | None:
@@ -202,7 +201,7 @@ class Calls(Attributes):
         inner = Frame(function.frame.source, function.frame, names)
         ending = Ending()
         outer, self.context = self.context, context
-        self.context.active, context.reads = True, {}
+        context.active, context.reads, context.writes, context.guards = True, {}, set(), self.guards
         self.entered.add(function.node)
         self.endings.append(ending)
         quiet = thing(External("torch.no_grad")) if function.role == "no_grad" else EMPTY

@@ -130,8 +130,11 @@ class Containers(Names):
 
     def entry(self, container: Any, key: Value, node: ast.AST, frame: Frame) -> Value:
         """What a list or dict has under a key or at a place."""
-        self.read(container)
         name = key.constant
+        if not isinstance(container, Mapping) or name is UNKNOWN or container.keys is not EMPTY:
+            self.read(container)
+        else:
+            self.read(container, name)
         if isinstance(container, Mapping):
             if name is not UNKNOWN and name in container.entries:
                 return container.entries[name].value | (EMPTY if container.keys is EMPTY else container.anywhere)

@@ -39,12 +39,15 @@ class Context:
     regions: dict[Any, Region] = field(default_factory=dict)
     made: dict[Any, Heap] = field(default_factory=dict)
     called: dict[Any, Context] = field(default_factory=dict)
-    reads: dict[Heap, int] = field(default_factory=dict)
-    """The objects that it has looked into, with the versions that it found."""
+    guards: Guards = ()
+    reads: dict[tuple[Heap, Any], int] = field(default_factory=dict)
+    """The attributes and entries that it has read and had not bound itself, with the versions that it found."""
+    writes: set[tuple[Heap, Any]] = field(default_factory=set)
+    """Those that it has surely bound."""
 
     def is_current(self) -> bool:
         """Whether what it has read is as it was."""
-        return self.done and all(each.version == version for each, version in self.reads.items())
+        return self.done and all(each.version_of(key) == version for (each, key), version in self.reads.items())
 
 
 @dataclass
@@ -144,13 +147,27 @@ class Machine(ABC):
             found = self.context.made[key] = make(node, self.guards)
         return found
 
-    def read(self, thing: Heap) -> None:
-        """Note that what an object holds was looked at, in the function that is run and those that it was called by."""
-        if self.context.function is not None:
-            self.context.reads.setdefault(thing, thing.version)
+    def read(self, thing: Heap, key: Any = None) -> None:
+        """Note that an attribute or an entry was read in the function that is run, or all that an object holds."""
+        context = self.context
+        if context.function is not None and (thing, key) not in context.writes:
+            context.reads.setdefault((thing, key), thing.version_of(key))
+
+    def take_over(self, inner: Context) -> None:
+        """Note what a function has read and bound that was called."""
+        context = self.context
+        if context.function is None:
+            return
+        for place, version in inner.reads.items():
+            if place not in context.writes:
+                context.reads.setdefault(place, version)
+        if self.guards == context.guards:
+            context.writes |= inner.writes
 
     def bind(self, thing: Heap, slots: dict[Any, Slot], key: Any, value: Value) -> None:
         """Bind an attribute or an entry. What it held is gone where this surely comes after it was bound."""
+        if self.guards == self.context.guards:
+            self.context.writes.add((thing, key))
         slot = slots.get(key)
         if slot is None:
             slots[key] = Slot(value, self.guards)
@@ -161,6 +178,7 @@ class Machine(ABC):
         slot.guards = self.guards if surely else slot.guards
         if held != slot.value:
             slot.value = held
+            slot.version += 1
             thing.version += 1
 
     # what layers ask of those above them

@@ -370,7 +370,7 @@ class Statements(Expressions):
         inner = outer.called.get(number)
         if inner is None:
             inner = outer.called[number] = Context(outer.function, outer)
-        inner.reads = outer.reads
+        inner.reads, inner.writes, inner.guards = outer.reads, outer.writes, outer.guards
         self.context = inner
         try:
             yield

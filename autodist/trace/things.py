@@ -138,6 +138,18 @@ class Heap:
     guards: Guards
     version: int = 0
 
+    @property
+    def slots(self) -> dict[Any, Slot]:
+        """What is bound in it by name or key."""
+        return {}
+
+    def version_of(self, key: Any) -> int:
+        """How often what is bound to a key has changed; of None, all of it."""
+        if key is None:
+            return self.version
+        slot = self.slots.get(key)
+        return slot.version if slot is not None else -1
+
     def contents(self) -> Iterator[Value]:
         """The values that it holds."""
         return iter(())
@@ -149,6 +161,7 @@ class Slot:
 
     value: Value
     guards: Guards
+    version: int = 0
 
 
 @dataclass(eq=False)
@@ -168,6 +181,11 @@ class Object(Heap):
         if name in self.keywords:
             return self.keywords[name]
         return self.inputs[position] if position is not None and position < len(self.inputs) else None
+
+    @property
+    def slots(self) -> dict[Any, Slot]:
+        """Its attributes."""
+        return self.attributes
 
     def contents(self) -> Iterator[Value]:
         """What its attributes hold."""
@@ -210,6 +228,11 @@ class Mapping(Heap):
     entries: dict[Any, Slot] = field(default_factory=dict)
     anywhere: Value = EMPTY
     keys: Value = EMPTY
+
+    @property
+    def slots(self) -> dict[Any, Slot]:
+        """Its entries."""
+        return self.entries
 
     def contents(self) -> Iterator[Value]:
         """What it holds."""
