@@ -10,7 +10,7 @@ from autodist import operations
 from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.placement.call import Call, Operand
-from autodist.placement.lattice import Partial, PerRank, Placement, Replicate, Shard, join, multiple, times
+from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, join, multiple, times
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.subscripts import subscript
 from autodist.placement.transfer import FUNCTIONS, transfer
@@ -64,6 +64,7 @@ class _Propagation:
     def __init__(self, program: Program, sharded: Sharded, table: Table) -> None:
         self._program, self._sharded, self._table = program, sharded, table
         self._found = Placements()
+        self._cyclic = program.cyclic
 
     def run(self) -> Placements:
         users = self._program.users
@@ -92,6 +93,11 @@ class _Propagation:
     def _result(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         if operation.name in SOURCES:
             return self._sharded(operation), self._batch_sizes(operation)
+        if operation.name == "loader.sample":
+            shared = isinstance(self._sharded(operation), Shard)
+            return (Each("loader") if shared else Replicate()), self._found.size(operation.inputs[0])
+        if operation.name in ("iterate", "range.index"):
+            return self._round(operation)
         if operation.name == "getitem":
             return self._item(operation)
         if operation.name == "torch.autograd.grad":
@@ -113,6 +119,22 @@ class _Propagation:
     def _row(self, operation: Operation) -> Sizes:
         sizes = self._found.size(operation.inputs[0])
         return sizes[1:] if sizes else None
+
+    def _round(self, operation: Operation) -> tuple[Placement | None, Sizes]:
+        """What a loop has come to that goes over samples, or over their numbers."""
+        over = operation.inputs[0] if operation.inputs else Value()
+        placement, sizes = self._operand(over), self._found.size(over)
+        if placement is None:
+            return (None, None) if over.operations else (Replicate(), ())
+        numbers = operation.name == "range.index"
+        if numbers and len(operation.inputs) > 1:
+            placement = self._operand(operation.inputs[1]) or placement
+        if numbers:
+            counts = isinstance(placement, Partial) and placement.reduce == "sum" and placement.weight == "rows"
+            return (Each("range") if counts else placement), ()
+        if isinstance(placement, Shard) and not any(self._gives_several(each) for each in over.operations):
+            placement = Each("rows") if placement.axis == 0 else replace(placement, axis=placement.axis - 1)
+        return placement, sizes[1:] if sizes else None
 
     def _gradient(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         """The gradients of a loss with regard to samples: those of a mean over a rank's are N times as large."""
@@ -154,8 +176,10 @@ class _Propagation:
 
     def _operand(self, value: Value) -> Placement | None:
         """How a value lies, or what is in it."""
-        found = [self._found.of[each] for each in held(value) if each in self._found.of]
-        return joint(iter(found))
+        found = joint(self._found.of[each] for each in held(value) if each in self._found.of)
+        if isinstance(found, Each) and value.things and not value.operations:
+            return Shard(0)  # a list with one for each sample
+        return found
 
     def _item(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         """`x[key]`: a field of a batch, a size of a shape, or some numbers of a tensor."""
@@ -221,10 +245,35 @@ class _Propagation:
             return self._of_list(operands[0].placement, known), sizes[0]
         if all(each.placement == Replicate() for each in operands):
             call = replace(call, operands=tuple(operands), parameters=known.parameters)
-            return Replicate(), result_sizes(known, operation.name, call, tuple(sizes))
+            summed = operation in self._cyclic and known.cls == "add" and self._goes_over_samples(operation)
+            return Partial("sum") if summed else Replicate(), result_sizes(known, operation.name, call, tuple(sizes))
         placement = self._under_all(known, replace(call, operands=tuple(operands)), sizes)
         call = replace(call, operands=tuple(operands), parameters=known.parameters)
+        if operation in self._cyclic and known.cls == "add":
+            placement = self._accumulated(operation, call, placement)
         return placement, result_sizes(known, operation.name, call, tuple(sizes))
+
+    def _accumulated(self, operation: Operation, call: Call, placement: Placement) -> Placement:
+        """What a loop over samples adds up: the sum of what each of them adds."""
+        if isinstance(placement, Each):
+            return Partial("sum")
+        parts = [each.placement for each in call.operands if isinstance(each.placement, Each)]
+        sums = [each.placement for each in call.operands if isinstance(each.placement, Partial)]
+        if parts and sums and all(each.reduce == "sum" for each in sums):
+            return Partial("sum")
+        if isinstance(placement, (Replicate, Partial)) and self._goes_over_samples(operation):
+            return Partial("sum")
+        return placement
+
+    def _goes_over_samples(self, operation: Operation) -> bool:
+        """Whether the loop around an operation goes over a rank's samples, one by one."""
+        for region in operation.region.around():
+            if region.kind == "loop":
+                over = self._operand(region.subject)
+                tuples = any(self._gives_several(each) for each in region.subject.operations)
+                if isinstance(over, (Shard, Each)) and not tuples:
+                    return not isinstance(over, Shard) or over.axis == 0
+        return False
 
     def _shaped_like(self, operation: Operation) -> Value | None:
         """The tensor whose shape another one is made with: `torch.randn(x.shape)`, `torch.zeros(*x.size())`"""

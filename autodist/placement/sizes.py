@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autodist.placement.along import rows_of
 from autodist.placement.by_number import NONLINEAR, partials
 from autodist.placement.call import Call
 from autodist.placement.lattice import Partial, Placement, Replicate, Shard, join
@@ -17,10 +18,10 @@ def length(call: Call) -> Placement:
     if shard is None:
         return Replicate()
     if everything:
-        return Partial("sum", call.first.rows if call.first.axes == 1 else "")
+        return Partial("sum", rows_of(call) if call.first.axes == 1 else "")
     if call.axis is None and call.number("default") is None:
         return call.apart("among the sizes is the number of each rank's own samples")
-    return Partial("sum", call.first.rows) if shard in call.axes() else Replicate()
+    return Partial("sum", rows_of(call)) if shard in call.axes() else Replicate()
 
 
 def fact(call: Call) -> Placement:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
 from autodist.placement.arguments import parts
-from autodist.placement.lattice import PerRank, Placement, Replicate, Shard
+from autodist.placement.lattice import Each, PerRank, Placement, Replicate, Shard
 from autodist.placement.shapes import Sizes
 from autodist.program import Value
 
@@ -38,6 +39,12 @@ def subscript(
         lying = lies(each) if sharded is None and each.operations else None
         if isinstance(lying, Shard) and isinstance(placement, Replicate):  # `centres[labels]`
             return Shard(len(result) + lying.axis), None
+        chosen = lies(each) if each.operations else None
+        if axis == sharded and isinstance(chosen, Each):  # `x[i]`, in a loop over the samples
+            return chosen, sizes[1:] if sizes else None
+        if axis == sharded and isinstance(chosen, Shard) and isinstance(placement, Shard):
+            name = ",".join(sorted(f"%{every.number}" for every in each.operations))
+            placement = replace(placement, rows=name)
         kept, wrong = _along(axis == sharded, each, lies)
         if wrong is not None and not (sharded is None and isinstance(lies(each), Replicate)):
             return PerRank("getitem", wrong), None
@@ -50,7 +57,7 @@ def subscript(
         return placement, found
     if placement.axis >= axis:
         shard = len(result) + placement.axis - axis
-    return (Shard(shard, placement.exponent) if shard is not None else PerRank("getitem", BY_PLACE)), found
+    return (replace(placement, axis=shard) if shard is not None else PerRank("getitem", BY_PLACE)), found
 
 
 def _along(
@@ -66,4 +73,4 @@ def _along(
     chosen = lies(key)
     if not at:
         return True, None if chosen is None or isinstance(chosen, Replicate) else SAMPLES_BESIDE
-    return True, None if chosen == Shard(0) else BY_PLACE
+    return True, None if isinstance(chosen, Shard) and chosen.axis == 0 else BY_PLACE

@@ -107,6 +107,15 @@ class Program:
         return [each for each in self.effects if each.kind in kinds]
 
     @cached_property
+    def cyclic(self) -> frozenset[Operation]:
+        """The operations that are given, by way of others, what they have given in an earlier round of a loop."""
+        found: set[Operation] = set()
+        for group in _strongly_connected(self.operations, self.users):
+            if len(group) > 1 or group[0] in self.users[group[0]]:
+                found.update(group)
+        return frozenset(found)
+
+    @cached_property
     def users(self) -> Mapping[Operation, Sequence[Operation]]:
         """The operations that are given what an operation gives, itself or in a list or a dict."""
         found: dict[Operation, dict[Operation, None]] = {each: {} for each in self.operations}
@@ -115,6 +124,43 @@ class Program:
                 for each in held(value):
                     found[each][user] = None
         return {each: list(users) for each, users in found.items()}
+
+
+def _strongly_connected(
+    operations: Sequence[Operation], users: Mapping[Operation, Sequence[Operation]]
+) -> Iterator[list[Operation]]:
+    """Tarjan's strongly connected components, without recursion."""
+    index: dict[Operation, int] = {}
+    low: dict[Operation, int] = {}
+    stack: list[Operation] = []
+    on_stack: set[Operation] = set()
+    for root in operations:
+        pending: list[tuple[Operation, Iterator[Operation]]] = []
+        if root not in index:
+            index[root] = low[root] = len(index)
+            stack.append(root)
+            on_stack.add(root)
+            pending.append((root, iter(users[root])))
+        while pending:
+            node, rest = pending[-1]
+            following = next(rest, None)
+            if following is None:
+                pending.pop()
+                if pending:
+                    low[pending[-1][0]] = min(low[pending[-1][0]], low[node])
+                if low[node] == index[node]:
+                    at = stack.index(node) if len(stack) < 8 else len(stack) - 1 - stack[::-1].index(node)
+                    group = stack[at:]
+                    del stack[at:]
+                    on_stack.difference_update(group)
+                    yield group
+            elif following not in index:
+                index[following] = low[following] = len(index)
+                stack.append(following)
+                on_stack.add(following)
+                pending.append((following, iter(users[following])))
+            elif following in on_stack:
+                low[node] = min(low[node], index[following])
 
 
 def held(value: Value) -> Iterator[Operation]:

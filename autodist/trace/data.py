@@ -65,29 +65,34 @@ class Data(Objects):
         collate = loader.argument("collate_fn", 7)
         whole = self.record(FIELDS, place, frame, [data], owner=loader, tag=("whole", loader))
         if collate is not None and not (collate.is_constant and collate.constant is None):
-            given = self.record(SAMPLE, place, frame, [data], owner=loader, tag=loader) if sample is EMPTY else sample
+            given = self._collated(sample, loader, place, frame, ("sample",), SAMPLE)
+            if given is EMPTY:
+                given = self.record(SAMPLE, place, frame, [data], owner=loader, tag=loader)
             samples = self.sequence(place, None, given, "samples")
             return self.call(collate, place, frame, [samples], {}) or whole
         batch = self._collated(sample, loader, place, frame, ())
         return batch if batch is not EMPTY else whole
 
-    def _collated(self, sample: Value, loader: Object, node: ast.AST, frame: Frame, path: tuple[Any, ...]) -> Value:
+    def _collated(
+        self, sample: Value, loader: Object, node: ast.AST, frame: Frame, path: tuple[Any, ...], name: str = BATCH
+    ) -> Value:
         found = EMPTY
         for each in sample.things:
             if isinstance(each, Sequence) and each.parts is not None and len(path) < 4:
-                parts = [self._collated(p, loader, node, frame, (*path, at)) for at, p in enumerate(each.parts)]
-                found |= self._kept(Sequence(node, (), kind="list", parts=parts), loader, path)
+                parts = [self._collated(p, loader, node, frame, (*path, at), name) for at, p in enumerate(each.parts)]
+                kind = "list" if name == BATCH else each.kind
+                found |= self._kept(Sequence(node, (), kind=kind, parts=parts), loader, path)
             elif isinstance(each, Mapping) and len(path) < 4:
                 made = Mapping(node, ())
                 for key, slot in each.entries.items():
-                    self.bind(made, made.entries, key, self._collated(slot.value, loader, node, frame, (*path, key)))
-                made.anywhere = self._collated(each.anywhere, loader, node, frame, (*path, "*"))
+                    self.bind(made, made.entries, key, self._collated(slot.value, loader, node, frame, (*path, key), name))
+                made.anywhere = self._collated(each.anywhere, loader, node, frame, (*path, "*"), name)
                 found |= self._kept(made, loader, path)
             else:
-                found |= self.record(BATCH, node, frame, [thing(each)], owner=loader, tag=(loader, path))
+                found |= self.record(name, node, frame, [thing(each)], owner=loader, tag=(loader, path))
         leaf = Value(sample.operations, sample.constants)
         if leaf.operations or leaf.constants:
-            found |= self.record(BATCH, node, frame, [leaf], owner=loader, tag=(loader, path))
+            found |= self.record(name, node, frame, [leaf], owner=loader, tag=(loader, path))
         return found
 
     def _kept(self, made: Sequence | Mapping, loader: Object, path: tuple[Any, ...]) -> Value:

@@ -84,15 +84,13 @@ class Expressions(Containers):
     def binary(self, node: ast.AST, op: ast.operator, left: Value, right: Value, frame: Frame) -> Value:
         """What an operator makes of two values."""
         known = folding.folded(op, left, right)
-        if known is not UNKNOWN:
-            return MANY if self._counts() and type(known) in (int, float) else constant(known)
+        if known is not UNKNOWN and not (self._counts() and type(known) in (int, float)):
+            return constant(known)
         own = self._overloaded(folding.METHODS.get(type(op), ""), left, right, node, frame)
         if own is not None:
             return own
         if isinstance(op, (ast.Add, ast.Mult)) and (listed := self._lists(node, op, left, right, frame)) is not None:
             return listed
-        if not (left.operations or right.operations or left.things or right.things):
-            return MANY
         if isinstance(op, ast.Mod) and isinstance(left.constant, str):
             return self.record("builtins.str.format", node, frame, [left, right])
         return self.record("operator." + folding.NAMES[type(op)], node, frame, [left, right])
