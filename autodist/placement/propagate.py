@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from autodist import operations
+from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.placement.call import Call, Operand
@@ -36,15 +37,16 @@ class Placements:
 
     def size(self, value: Value) -> Sizes:
         """Its sizes, as far as all that may give it agree on them."""
-        held_ = list(held(value)) if value.things else list(value.operations)
-        found = {self.sizes.get(each) for each in held_ if each in self.of}
+        inside = list(held(value)) if value.things else list(value.operations)
+        found = {self.sizes.get(each) for each in inside if each in self.of}
         if not found or None in found:
-            return None if held_ or value.things else ()
+            return None if inside or value.things else ()
         lengths = {len(each or ()) for each in found}
         if len(lengths) > 1:
             return None
         rows = zip(*[each or () for each in found], strict=True)
-        return tuple(row[0] if len(set(row)) == 1 else None for row in rows)
+        sizes = tuple(row[0] if len(set(row)) == 1 else None for row in rows)
+        return sizes if value.operations else (None, *sizes)  # of a list of such
 
 
 def joint(placements: Iterator[Placement]) -> Placement | None:
@@ -55,14 +57,16 @@ def joint(placements: Iterator[Placement]) -> Placement | None:
     return result
 
 
-def propagate(program: Program, sharded: Sharded, table: Table | None = None) -> Placements:
+def propagate(
+    program: Program, sharded: Sharded, table: Table | None = None, catalog: Catalog | None = None
+) -> Placements:
     """The placements of all values of a program, where what its sources give lies as ``sharded`` says."""
-    return _Propagation(program, sharded, table or operations.load()).run()
+    return _Propagation(program, sharded, table or operations.load(), catalog).run()
 
 
 class _Propagation:
-    def __init__(self, program: Program, sharded: Sharded, table: Table) -> None:
-        self._program, self._sharded, self._table = program, sharded, table
+    def __init__(self, program: Program, sharded: Sharded, table: Table, catalog: Catalog | None) -> None:
+        self._program, self._sharded, self._table, self._catalog = program, sharded, table, catalog
         self._found = Placements()
         self._cyclic = program.cyclic
 
@@ -96,6 +100,8 @@ class _Propagation:
         if operation.name == "loader.sample":
             shared = isinstance(self._sharded(operation), Shard)
             return (Each("loader") if shared else Replicate()), self._found.size(operation.inputs[0])
+        if "world_size" in self._roles(operation):
+            return Replicate(1), ()
         if operation.name in ("iterate", "range.index"):
             return self._round(operation)
         if operation.name == "getitem":
@@ -104,7 +110,8 @@ class _Propagation:
             return self._gradient(operation)
         if operation.name == "sample":
             return self._joined(operation), self._row(operation)
-        known = self._table.find(operation.name)
+        name = "operator.truediv" if operation.name == "operator.floordiv" and self._of_ranks(operation) else operation.name
+        known = self._table.find(name)
         if known is None or known.cls not in FUNCTIONS:
             return self._unknown(operation), None
         return self._known(operation, known)
@@ -119,6 +126,13 @@ class _Propagation:
     def _row(self, operation: Operation) -> Sizes:
         sizes = self._found.size(operation.inputs[0])
         return sizes[1:] if sizes else None
+
+    def _of_ranks(self, operation: Operation) -> bool:
+        """Whether a number is divided that all ranks have alike, as by how many they are."""
+        return all(isinstance(self._operand(each), (Replicate, type(None))) for each in operation.inputs)
+
+    def _roles(self, operation: Operation) -> frozenset[str]:
+        return self._catalog.roles(operation.name) if self._catalog is not None else frozenset()
 
     def _round(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         """What a loop has come to that goes over samples, or over their numbers."""
@@ -220,6 +234,8 @@ class _Propagation:
         return Partial("sum", "rows") if axis in sharded else Replicate()
 
     def _known(self, operation: Operation, known: operations.Operation) -> tuple[Placement | None, Sizes]:
+        if known.cls in ("expand", "repeat") and (shard := self._spread_out(operation)) is not None:
+            return shard, tuple(None for _ in arguments.sizes_of(operation))
         if known.cls in ("fill", "random") and (like := self._shaped_like(operation)) is not None:
             placement = self._found.value(like)
             return (placement if isinstance(placement, Shard) else Replicate()), self._found.size(like)
@@ -241,7 +257,7 @@ class _Propagation:
             operands.append(Operand(placement or Replicate(), size if size is not None else (), name=name))
         if not operands:
             return (None, None) if unknown else (Replicate(), None)
-        if arguments.listed(operation, known):
+        if arguments.listed(operation, known) and not self._has_each(operation.inputs[0]):
             return self._of_list(operands[0].placement, known), sizes[0]
         if all(each.placement == Replicate() for each in operands):
             call = replace(call, operands=tuple(operands), parameters=known.parameters)
@@ -275,6 +291,16 @@ class _Propagation:
                     return not isinstance(over, Shard) or over.axis == 0
         return False
 
+    def _spread_out(self, operation: Operation) -> Placement | None:
+        """What is replicated, repeated for each of a rank's samples: `token.expand(len(x), -1)`"""
+        if self._operand(operation.inputs[0]) != Replicate():
+            return None
+        for place, each in enumerate(arguments.sizes_of(operation)):
+            found = self._found.value(each)
+            if isinstance(found, Partial) and found.reduce == "sum" and found.weight == "rows":
+                return Shard(place)
+        return None
+
     def _shaped_like(self, operation: Operation) -> Value | None:
         """The tensor whose shape another one is made with: `torch.randn(x.shape)`, `torch.zeros(*x.size())`"""
         given = [*operation.inputs[-1:], *(each for name, each in operation.keywords.items() if name in ("*", "size"))]
@@ -284,6 +310,10 @@ class _Propagation:
                 if shape.name in ("torch.Tensor.shape", "torch.Tensor.size") and len(shape.inputs) == 1:
                     return shape.inputs[0]
         return None
+
+    def _has_each(self, value: Value) -> bool:
+        """Whether a list has an entry for each of a rank's samples."""
+        return isinstance(joint(self._found.of[each] for each in held(value) if each in self._found.of), Each)
 
     def _of_list(self, element: Placement, known: operations.Operation) -> Placement:
         """The sum or mean of what a list holds."""

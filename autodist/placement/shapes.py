@@ -36,7 +36,7 @@ def result_sizes(operation: Operation, name: str, call: Call, given: tuple[Sizes
         return tuple(None if each == -1 else each for each in call.sizes) or None
     if operation.cls == "fill" or operation.cls == "random":
         return call.sizes or None
-    return _moved(operation.cls, call, first)
+    return _moved(operation.cls, call, given)
 
 
 def _broadcast(given: tuple[Sizes, ...]) -> Sizes:
@@ -75,7 +75,8 @@ def _of_layer(operation: Operation, first: Sizes) -> Sizes:
     return (*first[:1], *(None for _ in first[1:]))
 
 
-def _moved(cls: str, call: Call, first: Sizes) -> Sizes:
+def _moved(cls: str, call: Call, given: tuple[Sizes, ...]) -> Sizes:
+    first = given[0] if given else None
     if cls == "flatten":
         told = call.axis if isinstance(call.axis, tuple) else () if call.axis is None else (call.axis,)
         if first is None:
@@ -92,7 +93,9 @@ def _moved(cls: str, call: Call, first: Sizes) -> Sizes:
         return tuple(each for each in first if each != 1) if call.axis is None else first[:-1]
     if cls == "contraction":
         return first
-    return first if cls in ("concatenate", "view_as") else None
+    if cls == "view_as":
+        return given[1] if len(given) > 1 else None
+    return first if cls == "concatenate" else None
 
 
 def _inserted(first: tuple[int | None, ...], axis: object) -> Sizes:

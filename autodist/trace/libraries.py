@@ -25,7 +25,7 @@ from autodist.trace.things import (
 )
 
 OBJECTS = frozenset(
-    "loader dataset sampler batch_sampler optimizer scheduler module loss tracker writer progress reader scaler "
+    "ddp data_parallel sharded_ddp fully_sharded loader dataset sampler batch_sampler optimizer scheduler module loss tracker writer progress reader scaler "
     "average device generator distribution".split()
 )
 """Roles of classes whose objects are told apart."""
@@ -51,7 +51,7 @@ class Libraries(Data):
             handler = getattr(self, "standard_" + short, None)
             if handler is not None:
                 return handler(node, frame, list(inputs), keywords)  # type: ignore[no-any-return]
-        if (name in ALIASES or short in ALIASES) and inputs:
+        if (name in ALIASES or short in ALIASES or self.catalog.has(name, "transparent")) and inputs:
             self.record(name, node, frame, inputs, keywords)
             return inputs[0]
         if name == "torch.utils.data.random_split" and inputs:
@@ -206,6 +206,17 @@ class Libraries(Data):
         return thing(made)
 
     standard_OrderedDict = builtin_dict
+    standard_Counter = builtin_dict
+
+    def standard_asdict(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        one = next((each for each in inputs[0].things if isinstance(each, Object)), None) if inputs else None
+        return self.make_mapping_of(one, node) if one is not None else EMPTY
+
+    def builtin_globals(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        made: Mapping = self.make(node, Mapping)
+        for name, value in frame.module.names.items():
+            self.bind(made, made.entries, name, value)
+        return thing(made)
 
     def builtin_isinstance(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         result = self.record("builtins.isinstance", node, frame, inputs)

@@ -17,6 +17,8 @@ ITSELF = frozenset(
     "to cuda cpu train eval half float double bfloat16 requires_grad_ apply share_memory type compile".split()
 )
 """Methods of a module that give the module."""
+WRAPPED = frozenset(["ddp", "data_parallel", "sharded_ddp", "fully_sharded"])
+"""Roles of what wraps a module."""
 WRAPPING = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "ShardedDataParallel")
 ALIASES = frozenset(
     "torch.compile torch.jit.script copy.copy torch.nn.SyncBatchNorm.convert_sync_batchnorm fully_shard".split()
@@ -121,7 +123,7 @@ class Objects(Calls):
     ) -> Value:
         short = one.name.rpartition(".")[2]
         inner = one.argument("module", 0)
-        if short in WRAPPING and inner is not None:
+        if inner is not None and (short in WRAPPING or one.roles & WRAPPED):
             return self.call(inner, node, frame, inputs, keywords)
         if one.name in CONTAINERS:
             return self._in_sequence(one, node, frame, inputs)
@@ -323,7 +325,7 @@ def ordered_modules(value: Value) -> list[Object]:
 
 def is_module(one: Object) -> bool:
     """Whether it is a module of torch, or wraps one."""
-    return bool(one.roles & {"module", "loss"}) or one.name.rpartition(".")[2] in WRAPPING
+    return bool(one.roles & ({"module", "loss"} | WRAPPED)) or one.name.rpartition(".")[2] in WRAPPING
 
 
 def is_class_like(name: str) -> bool:
