@@ -12,7 +12,10 @@ from autodist.trace.things import Sequence
 METHODS = "torch.Tensor."
 OTHER_SIZE = 1_000_003
 """Stands for a size that is a setting of the script: no product of other sizes."""
-SEVERAL = frozenset("max min median mode kthvalue topk sort std_mean var_mean split chunk tensor_split unbind".split())
+ZEROS = ("zeros", "zeros_like", "new_zeros")
+FIELDS_OF_RESULTS = frozenset(["torch.Tensor.values", "torch.Tensor.indices"])
+"""Names of what an operation gives of several tensors."""
+SEVERAL = frozenset("grad max min median mode kthvalue topk sort std_mean var_mean split chunk tensor_split unbind".split())
 """What gives several tensors, if it is told along which axis."""
 LISTS = frozenset(["reduction", "concatenate", "stack", "container", "comparison"])
 """Classes of operations that may be given a list of tensors."""
@@ -33,7 +36,19 @@ def parts(value: Value) -> list[Value] | None:
 
 def is_zero(value: Value) -> bool:
     """Whether it is what sums begin with."""
-    return bool(value.constants) and not value.things and all(each[1] in (0, None) for each in value.constants)
+    zeros = [each for each in value.operations if _gives_zeros(each)]
+    if len(zeros) != len(value.operations) or value.things or not (zeros or value.constants):
+        return False
+    return all(each[1] in (0, None) for each in value.constants)
+
+
+def _gives_zeros(operation: Operation) -> bool:
+    """`torch.zeros(3)`, `torch.zeros(1).to(device)`, `torch.tensor(0.0)`"""
+    if operation.name.endswith(ZEROS):
+        return not any(each.operations for each in operation.inputs)
+    if operation.name.endswith((".to", ".cuda", ".double", ".float", ".tensor", ".array")) and operation.inputs:
+        return is_zero(operation.inputs[0])
+    return False
 
 
 def operands(operation: Operation, known: operations.Operation) -> Iterator[Value]:
@@ -43,6 +58,9 @@ def operands(operation: Operation, known: operations.Operation) -> Iterator[Valu
         given = given[1:] if isinstance(given[0].constant, str) else given
     if known.cls in ("fill", "random"):
         yield from sizes_of(operation)
+        return
+    if known.cls == "sequence":
+        yield from given[: 3 if known.short == "MultiheadAttention" else 1]
         return
     first = known.cls not in ("add", "multiply", "divide", "contraction", "pairwise", "loss", "sample_loss", "elementwise")
     for place, each in enumerate(given):
@@ -86,9 +104,17 @@ def call(operation: Operation, known: operations.Operation) -> Call:
         equation=_equation(operation),
         reduction=reduction if isinstance(reduction, str) else "mean",
         training=False,  # statistics of batches are those of all ranks
-        batch_first=_is_true(settings.get("batch_first")),
+        batch_first=any(_is_true(each) for each in _settings_of("batch_first", settings, operation)),
         leaves_out=any(each in settings for each in ("ignore_index", "weight")) and known.cls == "sample_loss",
     )
+
+
+def _settings_of(name: str, settings: Mapping[str, Value], operation: Operation) -> Iterator[Value]:
+    """What a layer is told, or the layer that it is made of: `nn.TransformerEncoder(layer, 2)`."""
+    if name in settings:
+        yield settings[name]
+    for value in operation.owner.inputs[:1] if operation.owner is not None else ():
+        yield from (each.keywords[name] for each in value.things if name in getattr(each, "keywords", {}))
 
 
 def _is_true(value: Value | None) -> bool:
@@ -125,6 +151,8 @@ def _axis(
             return given[0]
         numbers = tuple(each for each in given if isinstance(each, int))
         return numbers or None
+    if known.short == "pad_sequence":
+        return 0 if _is_true(settings.get("batch_first")) or len(operation.inputs) > 1 else 1
     place = known.parameters.get("axis")
     if place is None and known.cls == "unsqueeze":
         place = 1

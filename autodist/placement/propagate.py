@@ -106,6 +106,10 @@ class _Propagation:
             return self._round(operation)
         if operation.name == "getitem":
             return self._item(operation)
+        if operation.name == "setitem":
+            return self._stored(operation)
+        if operation.name in arguments.FIELDS_OF_RESULTS:
+            return self._operand(operation.inputs[0]), self._found.size(operation.inputs[0])
         if operation.name == "torch.autograd.grad":
             return self._gradient(operation)
         if operation.name == "sample":
@@ -146,6 +150,8 @@ class _Propagation:
         if numbers:
             counts = isinstance(placement, Partial) and placement.reduce == "sum" and placement.weight == "rows"
             return (Each("range") if counts else placement), ()
+        if over.operations and all(each.name == IS_FIELD for each in over.operations):
+            return placement, None
         if isinstance(placement, Shard) and not any(self._gives_several(each) for each in over.operations):
             placement = Each("rows") if placement.axis == 0 else replace(placement, axis=placement.axis - 1)
         return placement, sizes[1:] if sizes else None
@@ -206,10 +212,44 @@ class _Propagation:
             return shape, ()
         if all(each.name == IS_FIELD for each in base.operations):
             return placement, None
+        if (state := self._state(base, operation)) is not None:
+            return state
         if any(self._gives_several(each) for each in base.operations):
             return placement, self._found.size(base)
         key = operation.inputs[1] if len(operation.inputs) > 1 else Value()
         return subscript(placement, self._found.size(base), key, self._operand)
+
+    def _stored(self, operation: Operation) -> tuple[Placement | None, Sizes]:
+        """A tensor of which some numbers have been replaced."""
+        base, key, value = operation.inputs
+        old, new, sizes = self._operand(base), self._operand(value) or Replicate(), self._found.size(base)
+        by = self._operand(key) or Replicate()
+        if old is None:
+            return None, None
+        if isinstance(old, Shard):
+            part, _ = subscript(old, sizes, key, self._operand)
+            fits = not isinstance(part, PerRank) and isinstance(new, (Shard, Replicate, Each))
+            return (old if fits else PerRank("setitem", "samples are replaced by what is not theirs")), sizes
+        if isinstance(by, Replicate) and (arguments.is_zero(base) or old == new or isinstance(new, Replicate)):
+            starts = arguments.is_zero(base) or all(each.name == "setitem" for each in base.operations)
+            return (new if starts and isinstance(old, Replicate) else old), sizes
+        return PerRank("setitem", "each rank puts what it has into a tensor of all"), sizes
+
+    def _state(self, base: Value, operation: Operation) -> tuple[Placement, Sizes] | None:
+        """The last state of an LSTM, in which layers come first, then the samples: `_, (h, c) = self.lstm(x)`."""
+        before = [each.inputs[0] if each.name == "getitem" and len(each.inputs) > 1 else None for each in base.operations]
+        outer = [op for value in before if value is not None for op in value.operations]
+        if outer and all(self._is_recurrent(each) and each.name.endswith("LSTM") for each in outer):
+            if all(each.inputs[1].constant == 1 for each in base.operations):
+                return self._found.of[next(iter(base.operations))], (None, None, None)
+        if base.operations and all(map(self._is_recurrent, base.operations)):
+            place, found = operation.inputs[1].constant if len(operation.inputs) > 1 else None, self._found.value(base)
+            if place in (1, -1) and isinstance(found, Shard):
+                return replace(found, axis=1), (None, None, None)
+        return None
+
+    def _is_recurrent(self, operation: Operation) -> bool:
+        return operation.owner is not None and operation.name.endswith(("nn.LSTM", "nn.GRU", "nn.RNN"))
 
     def _gives_several(self, operation: Operation) -> bool:
         """Whether an operation gives a tuple of tensors, and not one."""
@@ -244,7 +284,9 @@ class _Propagation:
         operands: list[Operand] = []
         sizes: list[Sizes] = []
         unknown = False
-        for value in given:
+        if known.cls in ("stack", "concatenate") and operation.inputs and self._has_each(operation.inputs[0]):
+            return self._laid_together(operation, known, call)
+        for place, value in enumerate(given):
             placement = self._operand(value)
             if placement is None and value.operations:
                 unknown = True
@@ -252,6 +294,8 @@ class _Propagation:
             if placement is None and known.cls == "add" and arguments.is_zero(value):
                 continue
             size = self._found.size(value)
+            if size is None and call.equation and "..." not in call.equation and known.cls == "contraction":
+                size = (None,) * len(call.equation.split("->")[0].split(",")[place].strip())
             sizes.append(size)
             name = ",".join(sorted(f"%{each.number}" for each in value.operations))
             operands.append(Operand(placement or Replicate(), size if size is not None else (), name=name))
@@ -310,6 +354,17 @@ class _Propagation:
                 if shape.name in ("torch.Tensor.shape", "torch.Tensor.size") and len(shape.inputs) == 1:
                     return shape.inputs[0]
         return None
+
+    def _laid_together(
+        self, operation: Operation, known: operations.Operation, call: Call
+    ) -> tuple[Placement | None, Sizes]:
+        """A list with an entry for each of a rank's samples as one tensor: `torch.stack(found)`, `torch.cat(found)`"""
+        sizes = self._found.size(operation.inputs[0])
+        axis = call.axis if isinstance(call.axis, int) else 0
+        if known.cls == "stack":
+            return Shard(axis), (*sizes[1:], None) if sizes else None
+        of = ",".join(sorted(f"%{each.number}" for each in held(operation.inputs[0])))
+        return Shard(axis, rows=f"pieces of {of}"), sizes[1:] if sizes else None
 
     def _has_each(self, value: Value) -> bool:
         """Whether a list has an entry for each of a rank's samples."""

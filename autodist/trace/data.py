@@ -64,7 +64,8 @@ class Data(Objects):
         sample = self.sample(data, place, frame)
         collate = loader.argument("collate_fn", 7)
         whole = self.record(FIELDS, place, frame, [data], owner=loader, tag=("whole", loader))
-        if collate is not None and not (collate.is_constant and collate.constant is None):
+        usual = collate is not None and any(str(getattr(t, "name", "")).endswith("default_collate") for t in collate.things)
+        if collate is not None and not usual and not (collate.is_constant and collate.constant is None):
             given = self._collated(sample, loader, place, frame, ("sample",), SAMPLE)
             if given is EMPTY:
                 given = self.record(SAMPLE, place, frame, [data], owner=loader, tag=loader)

@@ -245,6 +245,9 @@ class Libraries(Data):
             found = joined(self._told(inputs[0], name, node, frame) for name in names)
             return found if found is not EMPTY and not inputs[0].operations else found | default
         several = EMPTY
+        libraries = [each for each in inputs[0].things if isinstance(each, External)]
+        if libraries:  # `getattr(models, args.arch)`
+            return Value(things=frozenset(External(f"{each.name}.?") for each in libraries))
         for each in inputs[0].things:
             if isinstance(each, LocalModule):
                 held = [v for n, v in each.frame.names.items() if not n.startswith("_")]

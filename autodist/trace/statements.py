@@ -161,6 +161,8 @@ class Statements(Expressions):
         for place, each in enumerate(target.elts):
             if parts is not None and len(parts) == count:
                 self.assign(each, parts[place], frame)
+            elif stars and place > stars[0]:
+                self.assign(each, self._nth(value, place - count, target, frame), frame)
             else:
                 self.assign(each, self._nth(value, place, target, frame), frame)
 
@@ -170,7 +172,8 @@ class Statements(Expressions):
         for each in value.things:
             if isinstance(each, (Sequence, Stream)):
                 parts = self.parts(thing(each))
-                found |= parts[place] if parts is not None and place < len(parts) else each.element
+                told = parts is not None and -len(parts) <= place < len(parts)
+                found |= parts[place] if parts is not None and told else each.element
             elif isinstance(each, Object):
                 found |= self.item_of_object(each, constant(place), node, frame)
             else:
