@@ -36,13 +36,13 @@ def parts(value: Value) -> list[Value] | None:
 
 def is_zero(value: Value) -> bool:
     """Whether it is what sums begin with."""
-    zeros = [each for each in value.operations if _gives_zeros(each)]
+    zeros = [each for each in value.operations if gives_zeros(each)]
     if len(zeros) != len(value.operations) or value.things or not (zeros or value.constants):
         return False
     return all(each[1] in (0, None) for each in value.constants)
 
 
-def _gives_zeros(operation: Operation) -> bool:
+def gives_zeros(operation: Operation) -> bool:
     """`torch.zeros(3)`, `torch.zeros(1).to(device)`, `torch.tensor(0.0)`"""
     if operation.name.endswith(ZEROS):
         return not any(each.operations for each in operation.inputs)

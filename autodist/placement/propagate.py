@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from autodist import operations
@@ -33,7 +33,13 @@ class Placements:
 
     def value(self, value: Value) -> Placement | None:
         """How a value lies, whichever operation gives it; None if none has."""
-        return joint(self.of[each] for each in value.operations if each in self.of)
+        return self.joint(value.operations)
+
+    def joint(self, operations_: Iterable[Operation]) -> Placement | None:
+        """How what one of several operations gives lies. What sums begin with lies as they do."""
+        known = [each for each in operations_ if each in self.of]
+        begun = [each for each in known if not arguments.gives_zeros(each)]
+        return joint(self.of[each] for each in begun or known)
 
     def size(self, value: Value) -> Sizes:
         """Its sizes, as far as all that may give it agree on them."""
@@ -49,7 +55,7 @@ class Placements:
         return sizes if value.operations else (None, *sizes)  # of a list of such
 
 
-def joint(placements: Iterator[Placement]) -> Placement | None:
+def joint(placements: Iterable[Placement]) -> Placement | None:
     """The placement of what lies in one of several ways."""
     result: Placement | None = None
     for each in placements:
@@ -196,7 +202,7 @@ class _Propagation:
 
     def _operand(self, value: Value) -> Placement | None:
         """How a value lies, or what is in it."""
-        found = joint(self._found.of[each] for each in held(value) if each in self._found.of)
+        found = self._found.joint(held(value))
         if isinstance(found, Each) and value.things and not value.operations:
             return Shard(0)  # a list with one for each sample
         return found
@@ -230,10 +236,20 @@ class _Propagation:
             part, _ = subscript(old, sizes, key, self._operand)
             fits = not isinstance(part, PerRank) and isinstance(new, (Shard, Replicate, Each))
             return (old if fits else PerRank("setitem", "samples are replaced by what is not theirs")), sizes
+        if operation in self._cyclic and isinstance(by, (Each, Shard)) and self._adds_to_itself(value, base):
+            return Partial("sum"), sizes  # `counts[label] += 1`
+        if old == new:
+            return old, sizes
         if isinstance(by, Replicate) and (arguments.is_zero(base) or old == new or isinstance(new, Replicate)):
             starts = arguments.is_zero(base) or all(each.name == "setitem" for each in base.operations)
             return (new if starts and isinstance(old, Replicate) else old), sizes
         return PerRank("setitem", "each rank puts what it has into a tensor of all"), sizes
+
+    def _adds_to_itself(self, value: Value, base: Value) -> bool:
+        """Whether a value is what a tensor had in some place, and something more."""
+        adding = [each for each in value.operations if each.name == "operator.add"]
+        own = [op for each in adding for v in each.inputs for op in v.operations if op.name == "getitem"]
+        return bool(own) and any(op.inputs[0].operations & base.operations for op in own)
 
     def _state(self, base: Value, operation: Operation) -> tuple[Placement, Sizes] | None:
         """The last state of an LSTM, in which layers come first, then the samples: `_, (h, c) = self.lstm(x)`."""
@@ -291,7 +307,7 @@ class _Propagation:
             if placement is None and value.operations:
                 unknown = True
                 continue
-            if placement is None and known.cls == "add" and arguments.is_zero(value):
+            if known.cls == "add" and self._is_only_begun(value):
                 continue
             size = self._found.size(value)
             if size is None and call.equation and "..." not in call.equation and known.cls == "contraction":
@@ -355,6 +371,12 @@ class _Propagation:
                     return shape.inputs[0]
         return None
 
+    def _is_only_begun(self, value: Value) -> bool:
+        """Whether all that is known of a sum yet is the zero that it begins with."""
+        placed = [each for each in value.operations if each in self._found.of]
+        zeros = all(arguments.gives_zeros(each) for each in placed)
+        return zeros and not value.things and all(each[1] in (0, None) for each in value.constants)
+
     def _laid_together(
         self, operation: Operation, known: operations.Operation, call: Call
     ) -> tuple[Placement | None, Sizes]:
@@ -368,7 +390,7 @@ class _Propagation:
 
     def _has_each(self, value: Value) -> bool:
         """Whether a list has an entry for each of a rank's samples."""
-        return isinstance(joint(self._found.of[each] for each in held(value) if each in self._found.of), Each)
+        return isinstance(self._found.joint(held(value)), Each)
 
     def _of_list(self, element: Placement, known: operations.Operation) -> Placement:
         """The sum or mean of what a list holds."""
