@@ -42,11 +42,13 @@ LAYERS = """
     collation | alternatives | carried
     values
     spread
+    placement
+    trace
     catalog | project
+    program
     source
     notebook
     config
-    placement
     operations
     errors | sniff
 """
@@ -143,7 +145,31 @@ FSDP = """
     sharding
 """
 
+PROGRAM = """
+    graph
+    values
+"""
+
+TRACE = """
+    tracer
+    libraries
+    data
+    objects
+    calls
+    attributes
+    statements
+    expressions
+    containers
+    names
+    machine | folding
+    things
+"""
+"""A class calls what is in its bases; `Machine` declares what is called upwards."""
+
 PLACEMENT = """
+    propagate
+    subscripts
+    arguments | shapes
     transfer
     samples | layout | products | sizes
     along
@@ -244,6 +270,8 @@ def test_imports_go_down(path: Path) -> None:
         ("randomness", RANDOMNESS),
         ("operations", OPERATIONS),
         ("placement", PLACEMENT),
+        ("program", PROGRAM),
+        ("trace", TRACE),
         ("project", PROJECT),
         ("tensors", TENSORS),
     ],

@@ -15,7 +15,9 @@ OTHER_SIZE = 1_000_003
 ZEROS = ("zeros", "zeros_like", "new_zeros")
 FIELDS_OF_RESULTS = frozenset(["torch.Tensor.values", "torch.Tensor.indices"])
 """Names of what an operation gives of several tensors."""
-SEVERAL = frozenset("grad max min median mode kthvalue topk sort std_mean var_mean split chunk tensor_split unbind".split())
+SEVERAL = frozenset(
+    "grad max min median mode kthvalue topk sort std_mean var_mean split chunk tensor_split unbind".split()
+)
 """What gives several tensors, if it is told along which axis."""
 LISTS = frozenset(["reduction", "concatenate", "stack", "container", "comparison"])
 """Classes of operations that may be given a list of tensors."""
@@ -62,7 +64,16 @@ def operands(operation: Operation, known: operations.Operation) -> Iterator[Valu
     if known.cls == "sequence":
         yield from given[: 3 if known.short == "MultiheadAttention" else 1]
         return
-    first = known.cls not in ("add", "multiply", "divide", "contraction", "pairwise", "loss", "sample_loss", "elementwise")
+    first = known.cls not in (
+        "add",
+        "multiply",
+        "divide",
+        "contraction",
+        "pairwise",
+        "loss",
+        "sample_loss",
+        "elementwise",
+    )
     for place, each in enumerate(given):
         if place and (first or isinstance(each.constant, (str, bool))) and not each.operations and not each.things:
             continue  # an axis, or a setting

@@ -69,7 +69,12 @@ def add(call: Call) -> Placement:
     for each in call.operands:
         result = join(result, each.placement)
     counts = {each.weight.removeprefix(SUMMED) for each in found if each.reduce == "sum"}
-    if len(found) == len(call.operands) and len(counts) == 1 and "" not in counts and len({p.exponent for p in found}) == 1:
+    if (
+        len(found) == len(call.operands)
+        and len(counts) == 1
+        and "" not in counts
+        and len({p.exponent for p in found}) == 1
+    ):
         return replace(found[0], weight=SUMMED + counts.pop())  # numbers of samples, of several batches
     if not is_linear(result):
         return call.apart(

@@ -69,7 +69,11 @@ def multiple(partial: Partial) -> Partial:
 
 def times(placement: Placement, exponent: int) -> Placement:
     """A placement whose values are multiplied with N**exponent."""
-    return placement if isinstance(placement, (PerRank, Each)) else replace(placement, exponent=placement.exponent + exponent)
+    return (
+        placement
+        if isinstance(placement, (PerRank, Each))
+        else replace(placement, exponent=placement.exponent + exponent)
+    )
 
 
 def join(one: Placement, other: Placement) -> Placement:

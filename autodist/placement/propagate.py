@@ -120,7 +120,11 @@ class _Propagation:
             return self._gradient(operation)
         if operation.name == "sample":
             return self._joined(operation), self._row(operation)
-        name = "operator.truediv" if operation.name == "operator.floordiv" and self._of_ranks(operation) else operation.name
+        name = (
+            "operator.truediv"
+            if operation.name == "operator.floordiv" and self._of_ranks(operation)
+            else operation.name
+        )
         known = self._table.find(name)
         if known is None or known.cls not in FUNCTIONS:
             return self._unknown(operation), None
@@ -175,7 +179,9 @@ class _Propagation:
             return placement, self._found.size(by)
         if isinstance(placement, Replicate) and isinstance(loss, Partial):
             return loss, self._found.size(by)
-        return loss if isinstance(loss, (PerRank, Replicate)) else PerRank(operation.name, "of no loss over samples"), None
+        return (
+            loss if isinstance(loss, (PerRank, Replicate)) else PerRank(operation.name, "of no loss over samples")
+        ), None
 
     def _joined(self, operation: Operation) -> Placement:
         """What holds or gives back what it is given."""
@@ -253,7 +259,9 @@ class _Propagation:
 
     def _state(self, base: Value, operation: Operation) -> tuple[Placement, Sizes] | None:
         """The last state of an LSTM, in which layers come first, then the samples: `_, (h, c) = self.lstm(x)`."""
-        before = [each.inputs[0] if each.name == "getitem" and len(each.inputs) > 1 else None for each in base.operations]
+        before = [
+            each.inputs[0] if each.name == "getitem" and len(each.inputs) > 1 else None for each in base.operations
+        ]
         outer = [op for value in before if value is not None for op in value.operations]
         if outer and all(self._is_recurrent(each) and each.name.endswith("LSTM") for each in outer):
             if all(each.inputs[1].constant == 1 for each in base.operations):
@@ -270,6 +278,8 @@ class _Propagation:
     def _gives_several(self, operation: Operation) -> bool:
         """Whether an operation gives a tuple of tensors, and not one."""
         known = self._table.find(operation.name)
+        if operation.name == "torch.autograd.grad":
+            return True
         if known is None:
             return operation.owner is not None
         along = known.short in arguments.SEVERAL and (len(operation.inputs) > 1 or bool(operation.keywords))
@@ -398,7 +408,9 @@ class _Propagation:
             return element
         if isinstance(element, Partial):
             linear = element.reduce in ("sum", "mean") and known.kind in ("sum", "mean") or element.reduce == known.kind
-            return multiple(element) if linear else PerRank(known.name, "it is not linear in numbers that are each rank's")
+            return (
+                multiple(element) if linear else PerRank(known.name, "it is not linear in numbers that are each rank's")
+            )
         return element
 
     def _under_all(self, known: operations.Operation, call: Call, sizes: list[Sizes]) -> Placement:

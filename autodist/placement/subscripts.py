@@ -60,9 +60,7 @@ def subscript(
     return (replace(placement, axis=shard) if shard is not None else PerRank("getitem", BY_PLACE)), found
 
 
-def _along(
-    at: bool, key: Value, lies: Callable[[Value], Placement | None]
-) -> tuple[bool, str | None]:
+def _along(at: bool, key: Value, lies: Callable[[Value], Placement | None]) -> tuple[bool, str | None]:
     """Whether an axis is left by one part of a key, and why the samples, if it is theirs, are not where they were."""
     if type(key.constant) is int:
         return False, BY_PLACE if at else None

@@ -84,7 +84,9 @@ def transfer(operation: Operation, call: Call) -> Placement:
     result = _result(operation, call)
     if isinstance(result, Shard) and orders:
         rows = next(each.placement.rows for each in call.operands if isinstance(each.placement, Shard))
-        return replace(result, order="".join({*orders, result.order}), rows=rows if result.rows == "rows" else result.rows)
+        return replace(
+            result, order="".join({*orders, result.order}), rows=rows if result.rows == "rows" else result.rows
+        )
     if isinstance(result, PerRank) and result.operation == "join":
         return call.apart(result.reason)
     return result
@@ -108,7 +110,9 @@ def _result(operation: Operation, call: Call) -> Placement:
     function = FUNCTIONS[operation.cls]
     if operation.cls in SIZES:
         return function(call)
-    exponents = [0 if isinstance(p, (PerRank, Each)) else p.exponent for p in (each.placement for each in call.operands)]
+    exponents = [
+        0 if isinstance(p, (PerRank, Each)) else p.exponent for p in (each.placement for each in call.operands)
+    ]
     if not any(exponents):
         return function(call)
     plain = tuple(

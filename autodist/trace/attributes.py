@@ -185,9 +185,7 @@ class Attributes(Statements):
             if isinstance(each, Object):
                 if not self._set_by_property(each, name, value, node, frame):
                     self.bind(each, each.attributes, name, value)
-            elif isinstance(each, LocalModule):
-                each.frame.names[name] = each.frame.names.get(name, EMPTY) | value
-            elif isinstance(each, Class):
+            elif isinstance(each, (LocalModule, Class)):
                 each.frame.names[name] = each.frame.names.get(name, EMPTY) | value
         for operation in base.operations:
             slots = self._set_on.setdefault(operation, {})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping as Map, Sequence as Row
+from collections.abc import Mapping as Map
+from collections.abc import Sequence as Row
 from typing import Any
 
 from autodist.program import EMPTY, Value, constant, joined
@@ -160,9 +161,7 @@ class Calls(Attributes):
 
     # functions of the project
 
-    def enter(
-        self, function: Function, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
-    ) -> Value:
+    def enter(self, function: Function, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
         """Run a function of the project, unless it was run with the same arguments."""
         names = self._bind(function, inputs, keywords)
         arguments = tuple(names.values())
@@ -277,21 +276,15 @@ class Calls(Attributes):
         super().__init__(*args)
         self._rests: dict[Any, Sequence | Mapping] = {}
 
-    def instantiate(
-        self, cls: Class, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
-    ) -> Value:
+    def instantiate(self, cls: Class, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
         """An object of a class of the project."""
         raise NotImplementedError
 
-    def library_call(
-        self, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
-    ) -> Value:
+    def library_call(self, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
         """A call of a function or class of a library."""
         raise NotImplementedError
 
-    def call_object(
-        self, one: Object, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
-    ) -> Value:
+    def call_object(self, one: Object, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
         """`model(x)`"""
         raise NotImplementedError
 

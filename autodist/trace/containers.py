@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping as Map, Sequence as Row
+from collections.abc import Mapping as Map
+from collections.abc import Sequence as Row
 from typing import Any
 
 from autodist.program import EMPTY, MANY, UNKNOWN, Value, constant, joined
@@ -192,7 +193,13 @@ class Containers(Names):
     # methods
 
     def container_method(
-        self, owner: Sequence | Mapping, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], given: Map[str, Value]
+        self,
+        owner: Sequence | Mapping,
+        name: str,
+        node: ast.AST,
+        frame: Frame,
+        inputs: Row[Value],
+        given: Map[str, Value],
     ) -> Value:
         """A method of a list, a set or a dict of the script."""
         if isinstance(owner, Mapping):
@@ -238,7 +245,9 @@ class Containers(Names):
             pairs = self.pairs(owner, node)
             if pairs is not None:
                 return self.sequence(node, pairs, kind="items")
-            return self.sequence(node, None, self._pair(node, self.element_of(owner, node, frame), owner.element, "item"))
+            return self.sequence(
+                node, None, self._pair(node, self.element_of(owner, node, frame), owner.element, "item")
+            )
         if name == "values":
             known = owner.keys is EMPTY and owner.anywhere is EMPTY
             parts = [slot.value for slot in owner.entries.values()] if known else None
@@ -266,7 +275,11 @@ class Containers(Names):
             self.put(container, key, value)
         elif isinstance(container, Sequence):
             place = key.constant
-            if container.parts is not None and type(place) is int and -len(container.parts) <= place < len(container.parts):
+            if (
+                container.parts is not None
+                and type(place) is int
+                and -len(container.parts) <= place < len(container.parts)
+            ):
                 before = container.parts[place]
                 held = value if container.guards == self.guards else before | value
                 container.parts[place] = held

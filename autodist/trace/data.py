@@ -30,7 +30,11 @@ class Data(Objects):
         iterating = one.cls.find("__iter__") if one.cls is not None else None
         if iterating is not None:
             iterator = self.call(self.attribute(thing(one), "__iter__", node, frame), node, frame, [], {})
-            return self.next_of(iterator, node, frame) if iterator.things != frozenset([one]) else self._next(one, node, frame)
+            return (
+                self.next_of(iterator, node, frame)
+                if iterator.things != frozenset([one])
+                else self._next(one, node, frame)
+            )
         if one.cls is not None and one.cls.find("__getitem__"):
             return self.sample(thing(one), node, frame)
         if "progress" in one.roles or "reader" in one.roles:
@@ -64,7 +68,9 @@ class Data(Objects):
         sample = self.sample(data, place, frame)
         collate = loader.argument("collate_fn", 7)
         whole = self.record(FIELDS, place, frame, [data], owner=loader, tag=("whole", loader))
-        usual = collate is not None and any(str(getattr(t, "name", "")).endswith("default_collate") for t in collate.things)
+        usual = collate is not None and any(
+            str(getattr(t, "name", "")).endswith("default_collate") for t in collate.things
+        )
         if collate is not None and not usual and not (collate.is_constant and collate.constant is None):
             given = self._collated(sample, loader, place, frame, ("sample",), SAMPLE)
             if given is EMPTY:
@@ -86,7 +92,9 @@ class Data(Objects):
             elif isinstance(each, Mapping) and len(path) < 4:
                 made = Mapping(node, ())
                 for key, slot in each.entries.items():
-                    self.bind(made, made.entries, key, self._collated(slot.value, loader, node, frame, (*path, key), name))
+                    self.bind(
+                        made, made.entries, key, self._collated(slot.value, loader, node, frame, (*path, key), name)
+                    )
                 made.anywhere = self._collated(each.anywhere, loader, node, frame, (*path, "*"), name)
                 found |= self._kept(made, loader, path)
             else:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence as Row
+from collections.abc import Callable
+from collections.abc import Sequence as Row
 from functools import cached_property
 from typing import Any
 
-from autodist.program import EMPTY, MANY, UNKNOWN, Value, constant, joined
+from autodist.program import EMPTY, UNKNOWN, Value, constant, joined
 from autodist.trace import folding
 from autodist.trace.containers import Containers
 from autodist.trace.names import thing
@@ -56,7 +57,7 @@ class Expressions(Containers):
         return value
 
     def of_Lambda(self, node: ast.Lambda, frame: Frame) -> Value:
-        return thing(self.make(node, lambda n, g: Function(node, frame)))  # type: ignore[arg-type, return-value]
+        return thing(self.make(node, lambda n, g: Function(node, frame)))
 
     def of_Await(self, node: ast.Await, frame: Frame) -> Value:
         return self.eval(node.value, frame)
@@ -213,7 +214,10 @@ class Expressions(Containers):
         return self.item(base, key, node, frame)
 
     def of_Slice(self, node: ast.Slice, frame: Frame) -> Value:
-        parts = [self.eval(each, frame) if each is not None else constant(None) for each in (node.lower, node.upper, node.step)]
+        parts = [
+            self.eval(each, frame) if each is not None else constant(None)
+            for each in (node.lower, node.upper, node.step)
+        ]
         return self.record("builtins.slice", node, frame, parts)
 
     def item(self, base: Value, key: Value, node: ast.AST, frame: Frame) -> Value:

@@ -25,21 +25,21 @@ from autodist.trace.things import (
 )
 
 OBJECTS = frozenset(
-    "ddp data_parallel sharded_ddp fully_sharded loader dataset sampler batch_sampler optimizer scheduler module loss tracker writer progress reader scaler "
-    "average device generator distribution".split()
+    "ddp data_parallel sharded_ddp fully_sharded loader dataset sampler batch_sampler optimizer scheduler module loss "
+    "tracker writer progress reader scaler average device generator distribution".split()
 )
 """Roles of classes whose objects are told apart."""
 NUMBERS = frozenset(["builtins.int", "builtins.float", "builtins.bool", "builtins.round", "builtins.abs"])
 GOING = frozenset("zip enumerate map filter reversed sorted iter list tuple set frozenset range".split())
-TENSORS = frozenset("Tensor Variable FloatTensor DoubleTensor LongTensor HalfTensor IntTensor BoolTensor ByteTensor Size".split())
+TENSORS = frozenset(
+    "Tensor Variable FloatTensor DoubleTensor LongTensor HalfTensor IntTensor BoolTensor ByteTensor Size".split()
+)
 
 
 class Libraries(Data):
     """What functions and classes of libraries give."""
 
-    def library_call(
-        self, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
-    ) -> Value:
+    def library_call(self, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
         root, _, short = name.rpartition(".")
         if root == "builtins":
             handler = getattr(self, "builtin_" + short, None)
@@ -251,7 +251,9 @@ class Libraries(Data):
         for each in inputs[0].things:
             if isinstance(each, LocalModule):
                 held = [v for n, v in each.frame.names.items() if not n.startswith("_")]
-                several |= joined(Value(things=frozenset(t for t in v.things if isinstance(t, (Function, Class)))) for v in held)
+                several |= joined(
+                    Value(things=frozenset(t for t in v.things if isinstance(t, (Function, Class)))) for v in held
+                )
         return several or self.record("builtins.getattr", node, frame, inputs)
 
     def _told(self, base: Value, name: str, node: ast.AST, frame: Frame) -> Value:

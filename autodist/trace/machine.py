@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping as Map, Sequence as Row
+from collections.abc import Callable, Iterator
+from collections.abc import Mapping as Map
+from collections.abc import Sequence as Row
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,7 +39,7 @@ class Context:
     active: bool = False
     operations: dict[Any, Operation] = field(default_factory=dict)
     regions: dict[Any, Region] = field(default_factory=dict)
-    made: dict[Any, Heap] = field(default_factory=dict)
+    made: dict[Any, Any] = field(default_factory=dict)
     called: dict[Any, Context] = field(default_factory=dict)
     guards: Guards = ()
     reads: dict[tuple[Heap, Any], int] = field(default_factory=dict)
@@ -139,7 +141,7 @@ class Machine(ABC):
 
     # objects and what they hold
 
-    def make(self, node: ast.AST, make: Callable[[ast.AST, Guards], Heap], tag: object = None) -> Any:
+    def make(self, node: ast.AST, make: Callable[[ast.AST, Guards], Any], tag: object = None) -> Any:
         """What is allocated at ``node`` in this context: once, however often it is run."""
         key = node, tag
         found = self.context.made.get(key)

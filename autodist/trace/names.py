@@ -47,7 +47,7 @@ class Names(Machine):
             target.names[name] = target.names.get(name, EMPTY) | value
 
     def do_Global(self, node: ast.Global, frame: Frame) -> None:
-        frame.elsewhere.update({name: frame.module for name in node.names})
+        frame.elsewhere.update(dict.fromkeys(node.names, frame.module))
 
     def do_Nonlocal(self, node: ast.Nonlocal, frame: Frame) -> None:
         for name in node.names:

@@ -31,10 +31,10 @@ FIELDS = ("dataclasses.dataclass", "typing.NamedTuple", "attr.s", "attrs.define"
 class Objects(Calls):
     """What is made of classes, and what calls of it give."""
 
-    def instantiate(
-        self, cls: Class, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
-    ) -> Value:
-        roles = frozenset().union(*(self.catalog.roles(name) for name in cls.libraries)) if cls.libraries else frozenset()
+    def instantiate(self, cls: Class, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
+        roles = (
+            frozenset().union(*(self.catalog.roles(name) for name in cls.libraries)) if cls.libraries else frozenset()
+        )
         if MODULE in cls.libraries or any(name.startswith("torch.nn.") for name in cls.libraries):
             roles |= {"module"}
         one: Object = self.make(node, lambda n, g: Object(n, g, cls=cls, roles=roles), cls)
@@ -95,9 +95,7 @@ class Objects(Calls):
 
     # calling objects
 
-    def call_object(
-        self, one: Object, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
-    ) -> Value:
+    def call_object(self, one: Object, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
         if one.cls is None:
             return self._call_library_object(one, node, frame, inputs, keywords)
         for name in ("__call__", "forward"):
@@ -250,7 +248,11 @@ class Objects(Calls):
             self.effect("module." + name, self.record(f"{MODULE}.{name}", node, frame, inputs, keywords, owner=one))
             return thing(one)
         if name in ("append", "add_module", "register_module", "insert") and inputs:
-            key = inputs[0].constant if len(inputs) > 1 else f"#{getattr(node, 'lineno', 0)}:{getattr(node, 'col_offset', 0)}"
+            key = (
+                inputs[0].constant
+                if len(inputs) > 1
+                else f"#{getattr(node, 'lineno', 0)}:{getattr(node, 'col_offset', 0)}"
+            )
             certain = self.guards == one.guards and isinstance(key, str)
             self.bind(one, one.attributes, key if certain else "some", inputs[-1] | self._some(one, certain))
             return thing(one)

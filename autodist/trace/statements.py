@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence as Row
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Row
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -302,7 +303,9 @@ class Statements(Expressions):
         parts = self.unrolled(over)
         if parts is not None:
             return self._each_apart(node, parts, frame)
-        return self._repeat(node, over, lambda: self.assign(node.target, self.element(over, node.iter, frame), frame), frame)
+        return self._repeat(
+            node, over, lambda: self.assign(node.target, self.element(over, node.iter, frame), frame), frame
+        )
 
     do_AsyncFor = do_For
 
@@ -314,9 +317,7 @@ class Statements(Expressions):
 
         return self._repeat(node, EMPTY, test, frame, endless)
 
-    def _repeat(
-        self, node: Any, over: Value, begin: Callable[[], None], frame: Frame, endless: bool = False
-    ) -> bool:
+    def _repeat(self, node: Any, over: Value, begin: Callable[[], None], frame: Frame, endless: bool = False) -> bool:
         """Run the body of a loop until its names change no more."""
         breaks: list[Names] = []
         with self.within("loop", node, frame, over):
@@ -360,7 +361,7 @@ class Statements(Expressions):
         return self.block(node.orelse, frame)
 
     def unrolled(self, over: Value) -> list[Value] | None:
-        """The elements of what a loop goes over, if it is run for each apart: words, layers, loaders, tuples of them."""
+        """The elements of what a loop goes over, if it is run for each apart: words, layers, tuples of them."""
         parts = self.parts(over)
         if parts is None or not 0 < len(parts) <= UNROLLED or over.is_constant and not isinstance(over.constant, tuple):
             return None
@@ -401,7 +402,12 @@ class Statements(Expressions):
         for each in value.things:
             name = each.name if isinstance(each, External) else ""
             short = name.rpartition(".")[2]
-            if isinstance(function, Function) and short in ("staticmethod", "classmethod", "property", "cached_property"):
+            if isinstance(function, Function) and short in (
+                "staticmethod",
+                "classmethod",
+                "property",
+                "cached_property",
+            ):
                 function.role = "property" if short == "cached_property" else short
             elif isinstance(function, Function) and self.catalog.has(name, "no_grad"):
                 function.role = function.role or "no_grad"

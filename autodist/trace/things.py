@@ -171,7 +171,7 @@ class Object(Heap):
     name: str = ""
     cls: Class | None = None
     roles: frozenset[str] = frozenset()
-    attributes: dict[str, Slot] = field(default_factory=dict)
+    attributes: dict[Any, Slot] = field(default_factory=dict)
     inputs: tuple[Value, ...] = ()
     keywords: dict[str, Value] = field(default_factory=dict)
     source: Source | None = None
