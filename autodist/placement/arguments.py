@@ -15,6 +15,8 @@ OTHER_SIZE = 1_000_003
 ZEROS = ("zeros", "zeros_like", "new_zeros")
 FIELDS_OF_RESULTS = frozenset(["torch.Tensor.values", "torch.Tensor.indices"])
 """Names of what an operation gives of several tensors."""
+TYPES = (".Tensor", "FloatTensor", "DoubleTensor", "LongTensor", "IntTensor", "HalfTensor", "BoolTensor")
+"""Names of classes that make a tensor of data, or of sizes."""
 SEVERAL = frozenset(
     "grad max min median mode kthvalue topk sort std_mean var_mean split chunk tensor_split unbind".split()
 )

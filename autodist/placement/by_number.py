@@ -68,13 +68,9 @@ def add(call: Call) -> Placement:
     result: Placement = found[0]
     for each in call.operands:
         result = join(result, each.placement)
-    counts = {each.weight.removeprefix(SUMMED) for each in found if each.reduce == "sum"}
-    if (
-        len(found) == len(call.operands)
-        and len(counts) == 1
-        and "" not in counts
-        and len({p.exponent for p in found}) == 1
-    ):
+    all_sums = len(found) == len(call.operands) and all(each.reduce == "sum" for each in found)
+    counts = {each.weight.removeprefix(SUMMED) for each in found}
+    if all_sums and len(counts) == len({each.exponent for each in found}) == 1 and "" not in counts:
         return replace(found[0], weight=SUMMED + counts.pop())  # numbers of samples, of several batches
     if not is_linear(result):
         return call.apart(

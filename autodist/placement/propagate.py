@@ -120,6 +120,10 @@ class _Propagation:
             return self._gradient(operation)
         if operation.name == "sample":
             return self._joined(operation), self._row(operation)
+        if operation.owner is not None and "scaler" in getattr(operation.owner, "roles", ()):
+            return self._joined(operation), ()  # `scaler.scale(loss)`
+        if operation.name.endswith(arguments.TYPES):
+            return self._typed(operation)
         name = (
             "operator.truediv"
             if operation.name == "operator.floordiv" and self._of_ranks(operation)
@@ -140,6 +144,14 @@ class _Propagation:
     def _row(self, operation: Operation) -> Sizes:
         sizes = self._found.size(operation.inputs[0])
         return sizes[1:] if sizes else None
+
+    def _typed(self, operation: Operation) -> tuple[Placement | None, Sizes]:
+        """`torch.FloatTensor(data)`, or of sizes."""
+        first = self._operand(operation.inputs[0]) if operation.inputs else Replicate()
+        counts = isinstance(first, Partial) and first.reduce == "sum" and first.weight == "rows"
+        if counts:
+            return Shard(0), (None,) * len(operation.inputs)
+        return first, self._found.size(operation.inputs[0]) if operation.inputs else None
 
     def _of_ranks(self, operation: Operation) -> bool:
         """Whether a number is divided that all ranks have alike, as by how many they are."""

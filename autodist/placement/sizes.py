@@ -31,16 +31,16 @@ def fact(call: Call) -> Placement:
 
 def fill(call: Call) -> Placement:
     """A tensor of the sizes that it is given: of those of a rank's samples, a shard."""
-    sized = [at for at, each in enumerate(call.operands) if not _is_alike(each.placement)]
+    sized = [at for at, each in enumerate(call.operands) if not _is_alike(each.placement, at)]
     if not sized:
         return Replicate()
     one = len(sized) == 1 and _counts(call.operands[sized[0]].placement)
     return Shard(sized[0]) if one else call.apart(NO_NUMBER)
 
 
-def _is_alike(placement: Placement) -> bool:
-    """Whether it is a size that ranks have alike, or that of their own longest sample."""
-    return placement == Replicate() or isinstance(placement, Partial) and placement.reduce == "max"
+def _is_alike(placement: Placement, at: int) -> bool:
+    """Whether it is a size that ranks have alike, or, behind the first, that of their own longest sample."""
+    return placement == Replicate() or at > 0 and isinstance(placement, Partial) and placement.reduce == "max"
 
 
 def _counts(placement: Placement) -> bool:
