@@ -241,6 +241,8 @@ class _Propagation:
         if any(self._gives_several(each) for each in base.operations):
             return placement, self._found.size(base)
         key = operation.inputs[1] if len(operation.inputs) > 1 else Value()
+        if isinstance(placement, Each) and isinstance(self._operand(key) or Replicate(), (Each, Replicate)):
+            return placement, None  # of one sample, by what is that sample's
         return subscript(placement, self._found.size(base), key, self._operand)
 
     def _stored(self, operation: Operation) -> tuple[Placement | None, Sizes]:
@@ -293,7 +295,7 @@ class _Propagation:
         if operation.name == "torch.autograd.grad":
             return True
         if known is None:
-            return operation.owner is not None
+            return operation.owner is not None and operation.name not in SOURCES
         along = known.short in arguments.SEVERAL and (len(operation.inputs) > 1 or bool(operation.keywords))
         return along or known.cls == "sequence"
 

@@ -145,7 +145,7 @@ class Attributes(Statements):
     def _of_object(self, one: Object, name: str, node: ast.AST, frame: Frame) -> Value:
         self.read(one, name)
         if name in one.attributes:
-            return one.attributes[name].value
+            return self.current(one.attributes[name].value)
         if name == "__class__" and one.cls is not None:
             return thing(one.cls)
         if name == "__dict__":

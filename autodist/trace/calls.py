@@ -71,11 +71,14 @@ class Calls(Attributes):
         )
         if stored is not EMPTY:
             return self.call(stored, node, frame, inputs, keywords)
+        if not any(each.is_tensor for each in base.operations):
+            self.callbacks(node, frame, [*inputs, *keywords.values()])
         qualified = self.method_name(base, name)
         result = self.record(qualified, node, frame, [given, *inputs], keywords)
         if name == "backward":
             self.effect("backward", result)
         if name.endswith("_") and not name.endswith("__"):  # in place
+            self.change(given, result)
             home = node.func.value if isinstance(node.func, ast.Attribute) else None
             if isinstance(home, (ast.Name, ast.Attribute)):
                 self.assign(home, result | Value(constants=base.constants, things=base.things), frame)
@@ -292,6 +295,10 @@ class Calls(Attributes):
         self, one: Object, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
     ) -> Value:
         """A method that a class of a library defines."""
+        raise NotImplementedError
+
+    def callbacks(self, node: ast.AST, frame: Frame, given: Row[Value]) -> None:
+        """Run the functions that a library is given to call: of their arguments nothing is known."""
         raise NotImplementedError
 
     def class_method(

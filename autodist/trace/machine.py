@@ -42,9 +42,9 @@ class Context:
     made: dict[Any, Any] = field(default_factory=dict)
     called: dict[Any, Context] = field(default_factory=dict)
     guards: Guards = ()
-    reads: dict[tuple[Heap, Any], int] = field(default_factory=dict)
+    reads: dict[tuple[Heap | Frame, Any], int] = field(default_factory=dict)
     """The attributes and entries that it has read and had not bound itself, with the versions that it found."""
-    writes: set[tuple[Heap, Any]] = field(default_factory=set)
+    writes: set[tuple[Heap | Frame, Any]] = field(default_factory=set)
     """Those that it has surely bound."""
 
     def is_current(self) -> bool:
@@ -75,6 +75,8 @@ class Machine(ABC):
         """The contexts of each function."""
         self.endings: list[Ending] = []
         self.entered: set[ast.AST] = set()
+        self.changed: dict[Operation, frozenset[Operation]] = {}
+        """What tensors hold after they were changed in place, by the operations that made them."""
         self._steps = 0
         self._effects: set[tuple[str, Operation]] = set()
 
@@ -139,6 +141,22 @@ class Machine(ABC):
         finally:
             self.region, self.guards = around, guards
 
+    def change(self, before: Value, after: Value) -> None:
+        """Note that a tensor is changed in place: whoever else has it sees what it holds then."""
+        for each in before.operations - after.operations:
+            self.changed[each] = self.changed.get(each, frozenset()) | after.operations
+
+    def current(self, value: Value) -> Value:
+        """A value, with what its tensors may hold by now."""
+        if not self.changed or value.operations.isdisjoint(self.changed):
+            return value
+        found, pending = set(value.operations), list(value.operations)
+        while pending:
+            new = self.changed.get(pending.pop(), frozenset()) - found
+            found |= new
+            pending += new
+        return Value(frozenset(found), value.constants, value.things)
+
     # objects and what they hold
 
     def make(self, node: ast.AST, make: Callable[[ast.AST, Guards], Any], tag: object = None) -> Any:
@@ -149,7 +167,7 @@ class Machine(ABC):
             found = self.context.made[key] = make(node, self.guards)
         return found
 
-    def read(self, thing: Heap, key: Any = None) -> None:
+    def read(self, thing: Heap | Frame, key: Any = None) -> None:
         """Note that an attribute or an entry was read in the function that is run, or all that an object holds."""
         context = self.context
         if context.function is not None and (thing, key) not in context.writes:

@@ -24,7 +24,9 @@ class Names(Machine):
     def of_Name(self, node: ast.Name, frame: Frame) -> Value:
         found = frame.find(node.id)
         if found is not None:
-            return found.names.get(node.id, EMPTY)
+            if found is not frame:
+                self.read(found, node.id)
+            return self.current(found.names.get(node.id, EMPTY))
         if node.id == "__name__":
             module = frame.module
             names = [each.name for each in self.modules.values() if each.frame is module]
@@ -44,7 +46,9 @@ class Names(Machine):
         if target is None:
             frame.names[name] = value
         else:  # it may be called whenever
-            target.names[name] = target.names.get(name, EMPTY) | value
+            before = target.names.get(name, EMPTY)
+            target.names[name] = before | value
+            target.versions[name] = target.version_of(name) + (target.names[name] != before)
 
     def do_Global(self, node: ast.Global, frame: Frame) -> None:
         frame.elsewhere.update(dict.fromkeys(node.names, frame.module))

@@ -224,6 +224,9 @@ class Objects(Calls):
         for value in given:
             for each in value.things:
                 function = each.function if isinstance(each, Method) else each
+                if isinstance(each, Object) and each.cls is not None and "module" not in each.roles:
+                    found = each.cls.find("__call__")  # `study.optimize(Objective(data))`
+                    function = next(iter(found[1].things), None) if found is not None else None
                 if isinstance(function, Function) and function.node not in self.entered:
                     self.call(thing(each), node, frame, [], {"*": self.record("callback", node, frame)})
 

@@ -137,6 +137,7 @@ class Statements(Expressions):
     def assign_result(self, target: ast.Subscript, base: Value, given: Row[Value], name: str, frame: Frame) -> None:
         """What a tensor holds after some of its numbers have been changed in place."""
         changed = self.record(name, target, frame, [Value(base.operations), *given])
+        self.change(base, changed)
         home = target.value
         if isinstance(home, (ast.Name, ast.Attribute)):
             self.assign(home, changed | Value(constants=base.constants, things=base.things), frame)

@@ -29,6 +29,12 @@ class Frame:
     is_class: bool = False
     elsewhere: dict[str, Frame] = field(default_factory=dict)
     """The frames of names that are `global` or `nonlocal` here."""
+    versions: dict[str, int] = field(default_factory=dict)
+    """How often functions have bound a name that is theirs by `global` or `nonlocal`."""
+
+    def version_of(self, name: str) -> int:
+        """How often functions have bound a name."""
+        return self.versions.get(name, 0)
 
     @property
     def module(self) -> Frame:
