@@ -42,11 +42,13 @@ LAYERS = """
     collation | alternatives | carried
     values
     spread
+    placement
+    trace
     catalog | project
+    program
     source
     notebook
     config
-    placement
     operations
     deep | errors | sniff
 """
@@ -144,7 +146,31 @@ FSDP = """
     sharding
 """
 
+PROGRAM = """
+    graph
+    values
+"""
+
+TRACE = """
+    tracer
+    libraries
+    data
+    objects
+    calls
+    attributes
+    statements
+    expressions
+    containers
+    names
+    machine | folding
+    things
+"""
+"""A class calls what is in its bases; `Machine` declares what is called upwards."""
+
 PLACEMENT = """
+    propagate
+    subscripts
+    arguments | shapes
     transfer
     samples | layout | products | sizes
     along
@@ -245,6 +271,8 @@ def test_imports_go_down(path: Path) -> None:
         ("randomness", RANDOMNESS),
         ("operations", OPERATIONS),
         ("placement", PLACEMENT),
+        ("program", PROGRAM),
+        ("trace", TRACE),
         ("project", PROJECT),
         ("tensors", TENSORS),
     ],

@@ -74,6 +74,8 @@ class Table:
         its own, and what ends with `_` does the same in place."""
         module, _, short = name.rpartition(".")
         tried = [name, f"torch.{short}"] if module == METHODS else [name]
+        if module.startswith("torch.distributions."):
+            tried.append(f"torch.distributions.Distribution.{short}")
         if short.endswith("_") and not short.startswith("_"):
             tried += [each[:-1] for each in tried]
         return next((self._operations[each] for each in tried if each in self._operations), None)

@@ -5,7 +5,7 @@ of what is known about a call: nothing here reads source or needs torch.
 """
 
 from autodist.placement.call import Call, Operand
-from autodist.placement.lattice import Partial, PerRank, Placement, Replicate, Shard, join
+from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, join
 from autodist.placement.transfer import transfer
 
-__all__ = ["Call", "Operand", "Partial", "PerRank", "Placement", "Replicate", "Shard", "join", "transfer"]
+__all__ = ["Call", "Each", "Operand", "Partial", "PerRank", "Placement", "Replicate", "Shard", "join", "transfer"]

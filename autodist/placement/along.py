@@ -23,10 +23,16 @@ def reduction(call: Call) -> Placement:
     if found.axis not in over:
         return found if call.keepdim else Shard(found.axis - sum(each < found.axis for each in over))
     if kind == "mean":
-        return Partial("mean", call.first.rows)
+        return Partial("mean", rows_of(call))
     if kind in ("sum", "max", "min"):
         return Partial(kind)  # type: ignore[arg-type]
     return call.apart("it is computed of all samples together, and is no sum, mean or extreme of the ranks' results")
+
+
+def rows_of(call: Call) -> str:
+    """The number that counts the entries along the sharded axis."""
+    found = (each.placement.rows for each in call.operands if isinstance(each.placement, Shard))
+    return next(found, call.first.rows)
 
 
 def _reduced_part(call: Call, kind: str) -> Placement:
@@ -80,7 +86,9 @@ def filtered(call: Call) -> Placement:
     found = aligned(call)
     if isinstance(found, Shard) and found.axis:
         return call.apart("what is marked comes in the order of the first axis, along which no rank has its own")
-    return call.apart(SAMPLES_BESIDE) if partials(call) else found
+    if partials(call):
+        return call.apart(SAMPLES_BESIDE)
+    return Shard(0, rows=call.operands[-1].name or "what is marked") if isinstance(found, Shard) else found
 
 
 def concatenate(call: Call) -> Placement:
@@ -88,9 +96,8 @@ def concatenate(call: Call) -> Placement:
     (over,) = call.axes()
     found = _alike(call)
     if isinstance(found, Shard) and (found.axis == over or call.number("default") and call.first.axes < 2):
-        return call.apart(
-            "it lays each rank's samples of one behind its own of another: joined, they stand in another order"
-        )
+        # each rank's samples of one behind its own of another
+        return Shard(found.axis, order=f"{len(call.operands)} in turn" if len(call.operands) > 1 else "batches in turn")
     return found
 
 

@@ -10,6 +10,7 @@ from autodist.placement.lattice import Partial, Placement, Replicate, Shard, is_
 PAIRED = "operands are sharded along different axes: each rank's samples meet its own others, not those of all ranks"
 WHOLE = "a replicated operand has all samples where another has a rank's"
 MIXED = "samples meet a number that is each rank's own"
+SUMMED = "sum of "
 NONLINEAR = "it is not linear, so that it says nothing of the reduced value"
 
 
@@ -67,6 +68,10 @@ def add(call: Call) -> Placement:
     result: Placement = found[0]
     for each in call.operands:
         result = join(result, each.placement)
+    all_sums = len(found) == len(call.operands) and all(each.reduce == "sum" for each in found)
+    counts = {each.weight.removeprefix(SUMMED) for each in found}
+    if all_sums and len(counts) == len({each.exponent for each in found}) == 1 and "" not in counts:
+        return replace(found[0], weight=SUMMED + counts.pop())  # numbers of samples, of several batches
     if not is_linear(result):
         return call.apart(
             "it adds what is reduced over ranks in different ways; what is replicated would be counted N times"
@@ -98,6 +103,6 @@ def divide(call: Call) -> Placement:
     if isinstance(below, Replicate):
         return multiply(call)
     if isinstance(above, Partial) and isinstance(below, Partial):
-        if (above.reduce, below.reduce) == ("sum", "sum") and below.weight:
-            return Partial("mean", below.weight)
+        if (above.reduce, below.reduce) == ("sum", "sum"):
+            return Partial("mean", below.weight or call.operands[1].name or "what it is divided by")
     return call.apart("it divides by a number that is each rank's own")

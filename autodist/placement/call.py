@@ -13,11 +13,12 @@ ROWS = "rows"
 @dataclass(frozen=True)
 class Operand:
     """A value that a call is given. ``sizes`` has a number for each axis, None where it is unknown or differs over the
-    ranks; ``rows`` names the number that counts the entries along the sharded axis."""
+    ranks; ``rows`` names the number that counts the entries along the sharded axis, ``name`` the value itself."""
 
     placement: Placement
     sizes: tuple[int | None, ...] = ()
     rows: str = ROWS
+    name: str = ""
 
     @property
     def axes(self) -> int:

@@ -18,10 +18,14 @@ class Replicate:
 
 @dataclass(frozen=True)
 class Shard:
-    """The ranks' pieces joined along an axis, times N**-exponent."""
+    """The ranks' pieces joined along an axis, times N**-exponent. With an ``order`` of its own the pieces hold the
+    samples of several batches: joined, they stand in another order than in one process."""
 
     axis: int
     exponent: int = 0
+    order: str = ""
+    rows: str = "rows"
+    """What counts the entries along that axis: of a batch, as many on all ranks; else the value that picked them."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,14 @@ class Partial:
 
 
 @dataclass(frozen=True)
+class Each:
+    """What a loop over a rank's own samples has come to: one of them, or what is computed of it. The ranks' rounds
+    together are those of one process."""
+
+    loop: str = ""
+
+
+@dataclass(frozen=True)
 class PerRank:
     """Nothing simple: the operation that mixed it, and why."""
 
@@ -42,7 +54,7 @@ class PerRank:
     reason: str
 
 
-Placement: TypeAlias = Replicate | Shard | Partial | PerRank
+Placement: TypeAlias = Replicate | Shard | Partial | Each | PerRank
 
 
 def is_linear(placement: Placement) -> bool:
@@ -57,7 +69,11 @@ def multiple(partial: Partial) -> Partial:
 
 def times(placement: Placement, exponent: int) -> Placement:
     """A placement whose values are multiplied with N**exponent."""
-    return placement if isinstance(placement, PerRank) else replace(placement, exponent=placement.exponent + exponent)
+    return (
+        placement
+        if isinstance(placement, (PerRank, Each))
+        else replace(placement, exponent=placement.exponent + exponent)
+    )
 
 
 def join(one: Placement, other: Placement) -> Placement:
@@ -67,6 +83,8 @@ def join(one: Placement, other: Placement) -> Placement:
     if one == other:
         return one
     for same, either in ((one, other), (other, one)):
+        if isinstance(same, (Replicate, Each)) and isinstance(either, Each):
+            return either
         if isinstance(same, Replicate) and isinstance(either, Partial) and either.reduce != "sum":
             if same.exponent == either.exponent:
                 return either  # the mean, the largest and the smallest of equal values are that value
@@ -82,6 +100,8 @@ def told(placement: Placement) -> str:
         return "replicated"
     if isinstance(placement, Shard):
         return f"sharded along axis {placement.axis}"
+    if isinstance(placement, Each):
+        return "of one sample after the other"
     if isinstance(placement, Partial):
         return f"each rank's {placement.reduce}"
     return f"different on each rank since {placement.operation}: {placement.reason}"

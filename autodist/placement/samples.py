@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autodist.placement.along import OF_ALL
+from autodist.placement.along import OF_ALL, rows_of
 from autodist.placement.by_number import NONLINEAR, aligned, partials
 from autodist.placement.call import Call
 from autodist.placement.lattice import Partial, Placement, Replicate, Shard
@@ -83,5 +83,5 @@ def _reduced(call: Call, each: Shard) -> Placement:
         return Partial("sum")
     if call.reduction == "batchmean" and each.axis:
         return Partial("sum")  # which is divided by the size of the first axis
-    rows = call.first.rows
+    rows = rows_of(call)
     return Partial("mean", f"those of {rows} that count" if call.leaves_out else rows)

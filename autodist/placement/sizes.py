@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autodist.placement.along import rows_of
 from autodist.placement.by_number import NONLINEAR, partials
 from autodist.placement.call import Call
 from autodist.placement.lattice import Partial, Placement, Replicate, Shard, join
@@ -17,10 +18,10 @@ def length(call: Call) -> Placement:
     if shard is None:
         return Replicate()
     if everything:
-        return Partial("sum", call.first.rows if call.first.axes == 1 else "")
+        return Partial("sum", rows_of(call) if call.first.axes == 1 else "")
     if call.axis is None and call.number("default") is None:
         return call.apart("among the sizes is the number of each rank's own samples")
-    return Partial("sum", call.first.rows) if shard in call.axes() else Replicate()
+    return Partial("sum", rows_of(call)) if shard in call.axes() else Replicate()
 
 
 def fact(call: Call) -> Placement:
@@ -30,11 +31,16 @@ def fact(call: Call) -> Placement:
 
 def fill(call: Call) -> Placement:
     """A tensor of the sizes that it is given: of those of a rank's samples, a shard."""
-    sized = [at for at, each in enumerate(call.operands) if each.placement != Replicate()]
+    sized = [at for at, each in enumerate(call.operands) if not _is_alike(each.placement, at)]
     if not sized:
         return Replicate()
     one = len(sized) == 1 and _counts(call.operands[sized[0]].placement)
     return Shard(sized[0]) if one else call.apart(NO_NUMBER)
+
+
+def _is_alike(placement: Placement, at: int) -> bool:
+    """Whether it is a size that ranks have alike, or, behind the first, that of their own longest sample."""
+    return placement == Replicate() or at > 0 and isinstance(placement, Partial) and placement.reduce == "max"
 
 
 def _counts(placement: Placement) -> bool:

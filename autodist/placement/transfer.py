@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from autodist.operations import Operation
 from autodist.placement import along, by_number, layout, products, samples, sizes
-from autodist.placement.call import Call
-from autodist.placement.lattice import PerRank, Placement, times
+from autodist.placement.call import Call, Operand
+from autodist.placement.lattice import Each, PerRank, Placement, Replicate, Shard, times
 
 FUNCTIONS: Mapping[str, Callable[[Call], Placement]] = {
     "same": by_number.same,
@@ -74,10 +74,35 @@ def transfer(operation: Operation, call: Call) -> Placement:
     mixed = next((each.placement for each in call.operands if isinstance(each.placement, PerRank)), None)
     if mixed is not None and operation.cls != "fact":
         return mixed
+    if any(isinstance(each.placement, Each) for each in call.operands):
+        return _of_each(operation, call)
+    orders = {each.placement.order for each in call.operands if isinstance(each.placement, Shard)}
+    if len(orders) > 1:
+        return call.apart("operands have the samples in different orders")
+    if orders - {""}:
+        call = replace(call, operands=tuple(_in_order(each) for each in call.operands))
     result = _result(operation, call)
+    if isinstance(result, Shard) and orders:
+        rows = next(each.placement.rows for each in call.operands if isinstance(each.placement, Shard))
+        return replace(
+            result, order="".join({*orders, result.order}), rows=rows if result.rows == "rows" else result.rows
+        )
     if isinstance(result, PerRank) and result.operation == "join":
         return call.apart(result.reason)
     return result
+
+
+def _of_each(operation: Operation, call: Call) -> Placement:
+    """Whatever is computed of one sample alone, and of what all ranks have alike, is that sample's."""
+    for each in call.operands:
+        if not isinstance(each.placement, (Each, Replicate)):
+            return call.apart("one sample meets what is computed of others")
+    return next(each.placement for each in call.operands if isinstance(each.placement, Each))
+
+
+def _in_order(operand: Operand) -> Operand:
+    placement = operand.placement
+    return replace(operand, placement=replace(placement, order="")) if isinstance(placement, Shard) else operand
 
 
 def _result(operation: Operation, call: Call) -> Placement:
@@ -85,7 +110,9 @@ def _result(operation: Operation, call: Call) -> Placement:
     function = FUNCTIONS[operation.cls]
     if operation.cls in SIZES:
         return function(call)
-    exponents = [0 if isinstance(p, PerRank) else p.exponent for p in (each.placement for each in call.operands)]
+    exponents = [
+        0 if isinstance(p, (PerRank, Each)) else p.exponent for p in (each.placement for each in call.operands)
+    ]
     if not any(exponents):
         return function(call)
     plain = tuple(

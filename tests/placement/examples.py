@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.nn.utils import rnn
 from trials import SIZE, Trial, callable_of, resolved
 
 from autodist.operations import Operation
@@ -70,6 +71,22 @@ def sized(shapes: tuple[tuple[int, ...], ...], run: Callable[..., Any], /, **tol
         yield Trial(operation, lambda *x: run(called, *x), shapes, told, ("",) * len(shapes))
 
     return made
+
+
+def of_normal(name: str, given: bool) -> Made:
+    """A method of a distribution, whose mean is a tensor."""
+
+    def run(_: Any, x: torch.Tensor) -> Any:
+        method = getattr(torch.distributions.Normal(x, 1.0), name)
+        return method(x) if given else method()
+
+    return sized((NINE * 2,), run)
+
+
+def packed(x: torch.Tensor) -> torch.Tensor:
+    """Sequences, packed and padded again."""
+    found = rnn.pack_padded_sequence(x, torch.full((len(x),), x.size(1)), batch_first=True)
+    return rnn.pad_packed_sequence(found, batch_first=True)[0]
 
 
 def counts(*sizes: Any) -> Made:
@@ -328,6 +345,12 @@ EXAMPLES: dict[str, Made] = {
     **dict.fromkeys("numpy.zeros numpy.ones numpy.empty".split(), counts("n")),
     "full": sized((NINE,), lambda f, x: f((x.size(0), 3), 0.5)),
     "numpy.full": sized((NINE,), lambda f, x: f((x.size(0), 3), 0.5)),
+    "uniform": sized((NINE,), lambda f, x: f(0, 5, (x.size(0),))),
+    **{f"torch.distributions.Distribution.{name}": of_normal(name, True) for name in ("log_prob", "cdf", "icdf")},
+    **{f"torch.distributions.Distribution.{name}": of_normal(name, False) for name in ("rsample", "sample", "entropy")},
+    "pack_padded_sequence": sized(((SIZE, 3, 2),), lambda _, x: packed(x)),
+    "pad_packed_sequence": sized(((SIZE, 3, 2),), lambda _, x: packed(x)),
+    "pad_sequence": sized(((SIZE, 3), (SIZE, 3)), lambda f, *x: f(list(x)), axis=1),
     "randint": sized((NINE,), lambda f, x: f(0, 5, (x.size(0),))),
     "normal": sized((NINE,), lambda f, x: f(0.0, 1.0, (x.size(0),))),
     **dict.fromkeys("new_zeros new_ones new_empty".split(), sized((NINE,), lambda f, x: f(x, (x.size(0), 3)))),

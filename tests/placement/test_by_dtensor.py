@@ -155,7 +155,7 @@ def compared(operation: Operation) -> list[tuple[Placement, Placement, tuple[Pla
             if isinstance(ours, PerRank) and not is_ordinary(way):
                 continue
             said = theirs(trial, way)
-            if said is not None:
+            if said is not None and not (isinstance(ours, Shard) and ours.order):
                 pairs.append((said, Partial(ours.reduce) if isinstance(ours, Partial) else ours, way))
     return pairs
 

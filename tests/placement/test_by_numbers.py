@@ -62,6 +62,12 @@ def close(one: torch.Tensor, other: torch.Tensor) -> bool:
     return torch.allclose(one.to(kind), other.to(kind), rtol=1e-9, atol=1e-11, equal_nan=True)
 
 
+def _in_order(tensor: torch.Tensor, axis: int) -> torch.Tensor:
+    """The entries along an axis in one order, whatever it was."""
+    rows = tensor.movedim(axis, 0).flatten(1) if tensor.dim() > 1 else tensor[:, None]
+    return torch.as_tensor(sorted(map(tuple, rows.tolist())))
+
+
 def joins(placement: Placement, whole: Any, parts: list[Any], by_shape: bool = False) -> bool:
     """Whether a placement says how the whole follows from the parts."""
     if not isinstance(whole, torch.Tensor):
@@ -72,6 +78,9 @@ def joins(placement: Placement, whole: Any, parts: list[Any], by_shape: bool = F
         return all(close(each, whole * 3.0**placement.exponent if placement.exponent else whole) for each in parts)
     if isinstance(placement, Shard):
         fits = all(each.dim() == whole.dim() > placement.axis for each in parts)
+        if fits and placement.order:  # the same entries in another order
+            joined = torch.cat(parts, placement.axis)
+            return close(_in_order(joined, placement.axis), _in_order(whole, placement.axis))
         try:
             return fits and close(torch.cat(parts, placement.axis), whole)
         except RuntimeError:

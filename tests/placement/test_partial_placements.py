@@ -59,7 +59,10 @@ def judged(name: str, placements: tuple[Placement, ...], function: Callable[...,
     said = transfer(operation, Call(name, tuple(operands), equation=equation))
     whole = run(*[whole for whole, _ in pairs])
     parts = [run(*[each[rank] for _, each in pairs]) for rank in range(RANKS)]
-    if not isinstance(said, PerRank):
+    if isinstance(said, Partial) and said.weight == "what it is divided by":
+        weights = torch.stack(pairs[1][1])
+        assert torch.allclose((torch.stack(parts) * weights).sum(0) / weights.sum(0), whole)
+    elif not isinstance(said, PerRank):
         assert joins(said, whole, parts), f"{name} {placements}: {said} joins {parts} to no {whole}"
     return said
 

@@ -1,0 +1,205 @@
+"""What the arguments of a recorded operation say: which are operands, and which name axes, sizes or reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from autodist import operations
+from autodist.placement.call import Call
+from autodist.program import UNKNOWN, Operation, Value
+from autodist.trace.things import Sequence
+
+METHODS = "torch.Tensor."
+OTHER_SIZE = 1_000_003
+"""Stands for a size that is a setting of the script: no product of other sizes."""
+ZEROS = ("zeros", "zeros_like", "new_zeros")
+FIELDS_OF_RESULTS = frozenset(["torch.Tensor.values", "torch.Tensor.indices"])
+"""Names of what an operation gives of several tensors."""
+TYPES = (".Tensor", "FloatTensor", "DoubleTensor", "LongTensor", "IntTensor", "HalfTensor", "BoolTensor")
+"""Names of classes that make a tensor of data, or of sizes."""
+SEVERAL = frozenset(
+    "grad max min median mode kthvalue topk sort std_mean var_mean split chunk tensor_split unbind".split()
+)
+"""What gives several tensors, if it is told along which axis."""
+LISTS = frozenset(["reduction", "concatenate", "stack", "container", "comparison"])
+"""Classes of operations that may be given a list of tensors."""
+SIZED = frozenset("view expand repeat fill random unflatten".split())
+WITH_AXES = frozenset("permute transpose movedim flatten squeeze unsqueeze".split())
+
+
+def parts(value: Value) -> list[Value] | None:
+    """What a tuple or list has at which place, if it is known."""
+    if isinstance(value.constant, tuple):
+        return [Value(constants=frozenset([(type(each), each)])) for each in value.constant]
+    if len(value.things) == 1 and not value.operations and not value.constants:
+        (one,) = value.things
+        if isinstance(one, Sequence) and one.parts is not None:
+            return one.parts
+    return None
+
+
+def is_zero(value: Value) -> bool:
+    """Whether it is what sums begin with."""
+    zeros = [each for each in value.operations if gives_zeros(each)]
+    if len(zeros) != len(value.operations) or value.things or not (zeros or value.constants):
+        return False
+    return all(each[1] in (0, None) for each in value.constants)
+
+
+def gives_zeros(operation: Operation) -> bool:
+    """`torch.zeros(3)`, `torch.zeros(1).to(device)`, `torch.tensor(0.0)`"""
+    if operation.name.endswith(ZEROS):
+        return not any(each.operations for each in operation.inputs)
+    if operation.name.endswith((".to", ".cuda", ".double", ".float", ".tensor", ".array")) and operation.inputs:
+        return is_zero(operation.inputs[0])
+    return False
+
+
+def operands(operation: Operation, known: operations.Operation) -> Iterator[Value]:
+    """The values that an operation computes with."""
+    given = [each for each in operation.inputs if _computes(each)]
+    if known.name.endswith("einsum") and given:
+        given = given[1:] if isinstance(given[0].constant, str) else given
+    if known.cls in ("fill", "random"):
+        yield from sizes_of(operation)
+        return
+    if known.cls == "sequence":
+        yield from given[: 3 if known.short == "MultiheadAttention" else 1]
+        return
+    first = known.cls not in (
+        "add",
+        "multiply",
+        "divide",
+        "contraction",
+        "pairwise",
+        "loss",
+        "sample_loss",
+        "elementwise",
+    )
+    for place, each in enumerate(given):
+        if place and (first or isinstance(each.constant, (str, bool))) and not each.operations and not each.things:
+            continue  # an axis, or a setting
+        inner = parts(each) if known.cls in ("concatenate", "stack", "container") else None
+        yield from inner if inner is not None else [each]
+    if operation.owner is not None and operation.owner.name.startswith("torch.distributions."):
+        yield from (each for each in (*operation.owner.inputs, *operation.owner.keywords.values()) if each.operations)
+    for name, each in operation.keywords.items():
+        if each.operations and name not in ("dim", "axis", "size", "generator", "device", "dtype", "weight"):
+            yield each
+
+
+def _computes(value: Value) -> bool:
+    return bool(value.operations or value.things or value.constants)
+
+
+def listed(operation: Operation, known: operations.Operation) -> bool:
+    """Whether it works on a list of values, and not on a tensor."""
+    if known.cls not in LISTS or not operation.inputs or known.cls in ("concatenate", "stack"):
+        return False
+    first = operation.inputs[0]
+    return any(isinstance(each, Sequence) or hasattr(each, "element") for each in first.things)
+
+
+def call(operation: Operation, known: operations.Operation) -> Call:
+    """What the arguments of an operation tell, without its operands."""
+    settings = dict(operation.keywords)
+    if operation.owner is not None:
+        settings |= operation.owner.keywords
+    axis = _axis(operation, known, settings)
+    found = settings.get("reduction")
+    reduction = found.constant if found is not None else _constant(operation, known, "reduction", "mean")
+    return Call(
+        known.name,
+        (),
+        axis=axis,
+        keepdim=any(settings[each].constant is True for each in ("keepdim", "keepdims") if each in settings),
+        sizes=tuple(map(_size, sizes_of(operation))) if known.cls in SIZED else (),
+        equation=_equation(operation),
+        reduction=reduction if isinstance(reduction, str) else "mean",
+        training=False,  # statistics of batches are those of all ranks
+        batch_first=any(_is_true(each) for each in _settings_of("batch_first", settings, operation)),
+        leaves_out=any(each in settings for each in ("ignore_index", "weight")) and known.cls == "sample_loss",
+    )
+
+
+def _settings_of(name: str, settings: Mapping[str, Value], operation: Operation) -> Iterator[Value]:
+    """What a layer is told, or the layer that it is made of: `nn.TransformerEncoder(layer, 2)`."""
+    if name in settings:
+        yield settings[name]
+    for value in operation.owner.inputs[:1] if operation.owner is not None else ():
+        yield from (each.keywords[name] for each in value.things if name in getattr(each, "keywords", {}))
+
+
+def _is_true(value: Value | None) -> bool:
+    return value is not None and value.constant is True
+
+
+def _constant(operation: Operation, known: operations.Operation, name: str, default: object) -> object:
+    place = known.parameters.get(name)
+    if isinstance(place, int) and place < len(operation.inputs) and operation.inputs[place].is_constant:
+        return operation.inputs[place].constant
+    return default
+
+
+def _equation(operation: Operation) -> str:
+    first = operation.inputs[0].constant if operation.inputs else UNKNOWN
+    return first if isinstance(first, str) else ""
+
+
+def _axis(
+    operation: Operation, known: operations.Operation, settings: Mapping[str, Value]
+) -> int | tuple[int, ...] | None:
+    if known.cls == "flatten" and operation.owner is not None:  # the layer
+        told = [_numbers(each) for each in operation.owner.inputs]
+        start, end = settings.get("start_dim", Value()), settings.get("end_dim", Value())
+        first = told[0] if told else _numbers(start)
+        last = told[1] if len(told) > 1 else _numbers(end)
+        return (first if isinstance(first, int) else 1, last if isinstance(last, int) else -1)
+    for name in ("dim", "axis", "dims", "start_dim"):
+        if name in settings:
+            return _numbers(settings[name])
+    if known.cls in WITH_AXES and known.cls not in ("squeeze", "unsqueeze"):
+        given = [_numbers(each) for each in operation.inputs[1:]]
+        if known.cls == "permute" and len(given) == 1:
+            return given[0]
+        numbers = tuple(each for each in given if isinstance(each, int))
+        return numbers or None
+    if known.short == "pad_sequence":
+        return 0 if _is_true(settings.get("batch_first")) or len(operation.inputs) > 1 else 1
+    place = known.parameters.get("axis")
+    if place is None and known.cls == "unsqueeze":
+        place = 1
+    if not isinstance(place, int):
+        return None
+    place += known.name.startswith(METHODS)
+    return _numbers(operation.inputs[place]) if place < len(operation.inputs) else None
+
+
+def _numbers(value: Value) -> int | tuple[int, ...] | None:
+    if type(value.constant) is int:
+        return value.constant
+    inner = parts(value)
+    numbers = [each.constant for each in inner or () if type(each.constant) is int]
+    return tuple(numbers) if inner and len(numbers) == len(inner) else None
+
+
+def sizes_of(operation: Operation) -> list[Value]:
+    """The sizes that an operation is given."""
+    tensor = operation.name.startswith(METHODS) or operation.name.endswith(("reshape", "broadcast_to", "tile"))
+    if "size" in operation.keywords:
+        given: list[Value] = [operation.keywords["size"]]
+    else:
+        given = list(operation.inputs[1:] if tensor else operation.inputs)
+    if operation.name.endswith(("full", "randint", "normal")) and "size" not in operation.keywords:
+        tuples = [each for each in given if parts(each) is not None]
+        given = tuples[-1:] or given[:1] if operation.name.endswith("full") else tuples[-1:]
+    inner = parts(given[0]) if given else None
+    return inner if inner is not None else given
+
+
+def _size(value: Value) -> int | None:
+    """A size that is a constant, None for a number of samples, and a number like no other for a setting."""
+    if type(value.constant) is int:
+        return value.constant
+    counted = [each for each in value.operations if each.name in ("torch.Tensor.size", "builtins.len", "getitem")]
+    return None if counted and len(counted) == len(value.operations) else OTHER_SIZE

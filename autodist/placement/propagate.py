@@ -1,0 +1,467 @@
+"""From the placements of what is read to those of all that is computed: a fixpoint over a program."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from autodist import operations
+from autodist.catalog import Catalog
+from autodist.operations import Table
+from autodist.placement import arguments
+from autodist.placement.call import Call, Operand
+from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, join, multiple, times
+from autodist.placement.shapes import Sizes, result_sizes
+from autodist.placement.subscripts import subscript
+from autodist.placement.transfer import FUNCTIONS, transfer
+from autodist.program import Operation, Program, Value, held
+
+MOST_AXES = 5
+IS_FIELD = "loader.fields"
+SOURCES = ("loader.batch", IS_FIELD)
+Sharded = Callable[[Operation], Placement]
+"""How what a source gives lies over the ranks, by the plan."""
+
+
+@dataclass
+class Placements:
+    """How the results of operations lie over the ranks, and their sizes."""
+
+    of: dict[Operation, Placement] = field(default_factory=dict)
+    sizes: dict[Operation, Sizes] = field(default_factory=dict)
+
+    def value(self, value: Value) -> Placement | None:
+        """How a value lies, whichever operation gives it; None if none has."""
+        return self.joint(value.operations)
+
+    def joint(self, operations_: Iterable[Operation]) -> Placement | None:
+        """How what one of several operations gives lies. What sums begin with lies as they do."""
+        known = [each for each in operations_ if each in self.of]
+        begun = [each for each in known if not arguments.gives_zeros(each)]
+        return joint(self.of[each] for each in begun or known)
+
+    def size(self, value: Value) -> Sizes:
+        """Its sizes, as far as all that may give it agree on them."""
+        inside = list(held(value)) if value.things else list(value.operations)
+        found = {self.sizes.get(each) for each in inside if each in self.of}
+        if not found or None in found:
+            return None if inside or value.things else ()
+        lengths = {len(each or ()) for each in found}
+        if len(lengths) > 1:
+            return None
+        rows = zip(*[each or () for each in found], strict=True)
+        sizes = tuple(row[0] if len(set(row)) == 1 else None for row in rows)
+        return sizes if value.operations else (None, *sizes)  # of a list of such
+
+
+def joint(placements: Iterable[Placement]) -> Placement | None:
+    """The placement of what lies in one of several ways."""
+    result: Placement | None = None
+    for each in placements:
+        result = each if result is None else join(result, each)
+    return result
+
+
+def propagate(
+    program: Program, sharded: Sharded, table: Table | None = None, catalog: Catalog | None = None
+) -> Placements:
+    """The placements of all values of a program, where what its sources give lies as ``sharded`` says."""
+    return _Propagation(program, sharded, table or operations.load(), catalog).run()
+
+
+class _Propagation:
+    def __init__(self, program: Program, sharded: Sharded, table: Table, catalog: Catalog | None) -> None:
+        self._program, self._sharded, self._table, self._catalog = program, sharded, table, catalog
+        self._found = Placements()
+        self._cyclic = program.cyclic
+
+    def run(self) -> Placements:
+        users = self._program.users
+        pending = deque(self._program.operations)
+        waiting = set(pending)
+        rounds: dict[Operation, int] = {}
+        while pending:
+            operation = pending.popleft()
+            waiting.discard(operation)
+            placement, sizes = self._result(operation)
+            before = self._found.of.get(operation), self._found.sizes.get(operation, ())
+            if placement is None or (placement, sizes) == before:
+                continue
+            rounds[operation] = rounds.get(operation, 0) + 1
+            if rounds[operation] > 8:
+                placement = PerRank(operation.name, "it lies otherwise in each round of a loop")
+                if before[0] == placement:
+                    continue
+            self._found.of[operation], self._found.sizes[operation] = placement, sizes
+            for user in users[operation]:
+                if user not in waiting:
+                    waiting.add(user)
+                    pending.append(user)
+        return self._found
+
+    def _result(self, operation: Operation) -> tuple[Placement | None, Sizes]:
+        if operation.name in SOURCES:
+            return self._sharded(operation), self._batch_sizes(operation)
+        if operation.name == "loader.sample":
+            shared = isinstance(self._sharded(operation), Shard)
+            return (Each("loader") if shared else Replicate()), self._found.size(operation.inputs[0])
+        if "world_size" in self._roles(operation):
+            return Replicate(1), ()
+        if operation.name in ("iterate", "range.index"):
+            return self._round(operation)
+        if operation.name == "getitem":
+            return self._item(operation)
+        if operation.name == "setitem":
+            return self._stored(operation)
+        if operation.name in arguments.FIELDS_OF_RESULTS:
+            return self._operand(operation.inputs[0]), self._found.size(operation.inputs[0])
+        if operation.name == "torch.autograd.grad":
+            return self._gradient(operation)
+        if operation.name == "sample":
+            return self._joined(operation), self._row(operation)
+        if operation.owner is not None and "scaler" in getattr(operation.owner, "roles", ()):
+            return self._joined(operation), ()  # `scaler.scale(loss)`
+        if operation.name.endswith(arguments.TYPES):
+            return self._typed(operation)
+        name = (
+            "operator.truediv"
+            if operation.name == "operator.floordiv" and self._of_ranks(operation)
+            else operation.name
+        )
+        known = self._table.find(name)
+        if known is None or known.cls not in FUNCTIONS:
+            return self._unknown(operation), None
+        return self._known(operation, known)
+
+    def _batch_sizes(self, operation: Operation) -> Sizes:
+        given = operation.inputs[0] if operation.inputs else Value()
+        sizes = self._found.size(given) if given.operations else None
+        if given.constants and not given.operations:
+            return (None,)
+        return (None, *sizes) if sizes is not None else None
+
+    def _row(self, operation: Operation) -> Sizes:
+        sizes = self._found.size(operation.inputs[0])
+        return sizes[1:] if sizes else None
+
+    def _typed(self, operation: Operation) -> tuple[Placement | None, Sizes]:
+        """`torch.FloatTensor(data)`, or of sizes."""
+        first = self._operand(operation.inputs[0]) if operation.inputs else Replicate()
+        counts = isinstance(first, Partial) and first.reduce == "sum" and first.weight == "rows"
+        if counts:
+            return Shard(0), (None,) * len(operation.inputs)
+        return first, self._found.size(operation.inputs[0]) if operation.inputs else None
+
+    def _of_ranks(self, operation: Operation) -> bool:
+        """Whether a number is divided that all ranks have alike, as by how many they are."""
+        return all(isinstance(self._operand(each), (Replicate, type(None))) for each in operation.inputs)
+
+    def _roles(self, operation: Operation) -> frozenset[str]:
+        return self._catalog.roles(operation.name) if self._catalog is not None else frozenset()
+
+    def _round(self, operation: Operation) -> tuple[Placement | None, Sizes]:
+        """What a loop has come to that goes over samples, or over their numbers."""
+        over = operation.inputs[0] if operation.inputs else Value()
+        placement, sizes = self._operand(over), self._found.size(over)
+        if placement is None:
+            return (None, None) if over.operations else (Replicate(), ())
+        numbers = operation.name == "range.index"
+        if numbers and len(operation.inputs) > 1:
+            placement = self._operand(operation.inputs[1]) or placement
+        if numbers:
+            counts = isinstance(placement, Partial) and placement.reduce == "sum" and placement.weight == "rows"
+            return (Each("range") if counts else placement), ()
+        if over.operations and all(each.name == IS_FIELD for each in over.operations):
+            return placement, None
+        if isinstance(placement, Shard) and not any(self._gives_several(each) for each in over.operations):
+            placement = Each("rows") if placement.axis == 0 else replace(placement, axis=placement.axis - 1)
+        return placement, sizes[1:] if sizes else None
+
+    def _gradient(self, operation: Operation) -> tuple[Placement | None, Sizes]:
+        """The gradients of a loss with regard to samples: those of a mean over a rank's are N times as large."""
+        loss = self._operand(operation.argument("outputs", 0) or Value())
+        by = operation.argument("inputs", 1) or Value()
+        placement = self._operand(by)
+        if loss is None or placement is None:
+            return None, None
+        if isinstance(placement, Shard) and isinstance(loss, Partial) and loss.reduce in ("sum", "mean"):
+            return times(placement, loss.exponent + (loss.reduce == "mean")), self._found.size(by)
+        if isinstance(placement, Shard) and isinstance(loss, Shard):
+            return placement, self._found.size(by)
+        if isinstance(placement, Replicate) and isinstance(loss, Partial):
+            return loss, self._found.size(by)
+        return (
+            loss if isinstance(loss, (PerRank, Replicate)) else PerRank(operation.name, "of no loss over samples")
+        ), None
+
+    def _joined(self, operation: Operation) -> Placement:
+        """What holds or gives back what it is given."""
+        found = joint(p for p in (self._found.value(each) for each in operation.operands) if p is not None)
+        return found if found is not None else Replicate()
+
+    def _unknown(self, operation: Operation) -> Placement | None:
+        """An operation that the table does not know: replicated of what is replicated."""
+        module = operation.owner is not None and "module" in getattr(operation.owner, "roles", ())
+        found: list[Placement] = []
+        for value in operation.operands:
+            placement = self._operand(value)
+            if placement is not None:
+                found.append(placement)
+        apart = [each for each in found if not isinstance(each, Replicate) or each.exponent]
+        if not apart:
+            return Replicate()
+        mixed = next((each for each in apart if isinstance(each, PerRank)), None)
+        if mixed is not None:
+            return mixed
+        if module and all(each == Shard(0) for each in apart):
+            return Shard(0)
+        return PerRank(operation.name, "it is not known what it computes")
+
+    def _operand(self, value: Value) -> Placement | None:
+        """How a value lies, or what is in it."""
+        found = self._found.joint(held(value))
+        if isinstance(found, Each) and value.things and not value.operations:
+            return Shard(0)  # a list with one for each sample
+        return found
+
+    def _item(self, operation: Operation) -> tuple[Placement | None, Sizes]:
+        """`x[key]`: a field of a batch, a size of a shape, or some numbers of a tensor."""
+        base = operation.inputs[0]
+        placement = self._found.value(base)
+        if placement is None:
+            return None, None
+        shape = self._shape(base, operation)
+        if shape is not None:
+            return shape, ()
+        if all(each.name == IS_FIELD for each in base.operations):
+            return placement, None
+        if (state := self._state(base, operation)) is not None:
+            return state
+        if any(self._gives_several(each) for each in base.operations):
+            return placement, self._found.size(base)
+        key = operation.inputs[1] if len(operation.inputs) > 1 else Value()
+        if isinstance(placement, Each) and isinstance(self._operand(key) or Replicate(), (Each, Replicate)):
+            return placement, None  # of one sample, by what is that sample's
+        return subscript(placement, self._found.size(base), key, self._operand)
+
+    def _stored(self, operation: Operation) -> tuple[Placement | None, Sizes]:
+        """A tensor of which some numbers have been replaced."""
+        base, key, value = operation.inputs
+        old, new, sizes = self._operand(base), self._operand(value) or Replicate(), self._found.size(base)
+        by = self._operand(key) or Replicate()
+        if old is None:
+            return None, None
+        if isinstance(old, Shard):
+            part, _ = subscript(old, sizes, key, self._operand)
+            fits = not isinstance(part, PerRank) and isinstance(new, (Shard, Replicate, Each))
+            return (old if fits else PerRank("setitem", "samples are replaced by what is not theirs")), sizes
+        if operation in self._cyclic and isinstance(by, (Each, Shard)) and self._adds_to_itself(value, base):
+            return Partial("sum"), sizes  # `counts[label] += 1`
+        if old == new:
+            return old, sizes
+        if isinstance(by, Replicate) and (arguments.is_zero(base) or old == new or isinstance(new, Replicate)):
+            starts = arguments.is_zero(base) or all(each.name == "setitem" for each in base.operations)
+            return (new if starts and isinstance(old, Replicate) else old), sizes
+        return PerRank("setitem", "each rank puts what it has into a tensor of all"), sizes
+
+    def _adds_to_itself(self, value: Value, base: Value) -> bool:
+        """Whether a value is what a tensor had in some place, and something more."""
+        adding = [each for each in value.operations if each.name == "operator.add"]
+        own = [op for each in adding for v in each.inputs for op in v.operations if op.name == "getitem"]
+        return bool(own) and any(op.inputs[0].operations & base.operations for op in own)
+
+    def _state(self, base: Value, operation: Operation) -> tuple[Placement, Sizes] | None:
+        """The last state of an LSTM, in which layers come first, then the samples: `_, (h, c) = self.lstm(x)`."""
+        before = [
+            each.inputs[0] if each.name == "getitem" and len(each.inputs) > 1 else None for each in base.operations
+        ]
+        outer = [op for value in before if value is not None for op in value.operations]
+        if outer and all(self._is_recurrent(each) and each.name.endswith("LSTM") for each in outer):
+            if all(each.inputs[1].constant == 1 for each in base.operations):
+                return self._found.of[next(iter(base.operations))], (None, None, None)
+        if base.operations and all(map(self._is_recurrent, base.operations)):
+            place, found = operation.inputs[1].constant if len(operation.inputs) > 1 else None, self._found.value(base)
+            if place in (1, -1) and isinstance(found, Shard):
+                return replace(found, axis=1), (None, None, None)
+        return None
+
+    def _is_recurrent(self, operation: Operation) -> bool:
+        return operation.owner is not None and operation.name.endswith(("nn.LSTM", "nn.GRU", "nn.RNN"))
+
+    def _gives_several(self, operation: Operation) -> bool:
+        """Whether an operation gives a tuple of tensors, and not one."""
+        known = self._table.find(operation.name)
+        if operation.name == "torch.autograd.grad":
+            return True
+        if known is None:
+            return operation.owner is not None and operation.name not in SOURCES
+        along = known.short in arguments.SEVERAL and (len(operation.inputs) > 1 or bool(operation.keywords))
+        return along or known.cls == "sequence"
+
+    def _shape(self, base: Value, operation: Operation) -> Placement | None:
+        """`x.shape[0]`"""
+        shapes = [each for each in base.operations if each.name in ("torch.Tensor.shape", "torch.Tensor.size")]
+        if len(shapes) != len(base.operations) or len(operation.inputs) < 2:
+            return None
+        axis = operation.inputs[1].constant
+        found = [self._found.value(each.inputs[0]) for each in shapes]
+        sharded = [each.axis for each in found if isinstance(each, Shard)]
+        if not sharded or type(axis) is not int:
+            return None
+        lengths = {len(self._found.size(each.inputs[0]) or ()) for each in shapes}
+        axis = axis % lengths.pop() if axis < 0 and len(lengths) == 1 and lengths != {0} else axis
+        return Partial("sum", "rows") if axis in sharded else Replicate()
+
+    def _known(self, operation: Operation, known: operations.Operation) -> tuple[Placement | None, Sizes]:
+        if known.cls in ("expand", "repeat") and (shard := self._spread_out(operation)) is not None:
+            return shard, tuple(None for _ in arguments.sizes_of(operation))
+        if known.cls in ("fill", "random") and (like := self._shaped_like(operation)) is not None:
+            placement = self._found.value(like)
+            return (placement if isinstance(placement, Shard) else Replicate()), self._found.size(like)
+        given = list(arguments.operands(operation, known))
+        call = arguments.call(operation, known)
+        operands: list[Operand] = []
+        sizes: list[Sizes] = []
+        unknown = False
+        if known.cls in ("stack", "concatenate") and operation.inputs and self._has_each(operation.inputs[0]):
+            return self._laid_together(operation, known, call)
+        for place, value in enumerate(given):
+            placement = self._operand(value)
+            if placement is None and value.operations:
+                unknown = True
+                continue
+            if known.cls == "add" and self._is_only_begun(value):
+                continue
+            size = self._found.size(value)
+            if size is None and call.equation and "..." not in call.equation and known.cls == "contraction":
+                size = (None,) * len(call.equation.split("->")[0].split(",")[place].strip())
+            sizes.append(size)
+            name = ",".join(sorted(f"%{each.number}" for each in value.operations))
+            operands.append(Operand(placement or Replicate(), size if size is not None else (), name=name))
+        if not operands:
+            return (None, None) if unknown else (Replicate(), None)
+        if arguments.listed(operation, known) and not self._has_each(operation.inputs[0]):
+            return self._of_list(operands[0].placement, known), sizes[0]
+        if all(each.placement == Replicate() for each in operands):
+            call = replace(call, operands=tuple(operands), parameters=known.parameters)
+            summed = operation in self._cyclic and known.cls == "add" and self._goes_over_samples(operation)
+            return Partial("sum") if summed else Replicate(), result_sizes(known, operation.name, call, tuple(sizes))
+        placement = self._under_all(known, replace(call, operands=tuple(operands)), sizes)
+        call = replace(call, operands=tuple(operands), parameters=known.parameters)
+        if operation in self._cyclic and known.cls == "add":
+            placement = self._accumulated(operation, call, placement)
+        return placement, result_sizes(known, operation.name, call, tuple(sizes))
+
+    def _accumulated(self, operation: Operation, call: Call, placement: Placement) -> Placement:
+        """What a loop over samples adds up: the sum of what each of them adds."""
+        if isinstance(placement, Each):
+            return Partial("sum")
+        parts = [each.placement for each in call.operands if isinstance(each.placement, Each)]
+        sums = [each.placement for each in call.operands if isinstance(each.placement, Partial)]
+        if parts and sums and all(each.reduce == "sum" for each in sums):
+            return Partial("sum")
+        if isinstance(placement, (Replicate, Partial)) and self._goes_over_samples(operation):
+            return Partial("sum")
+        return placement
+
+    def _goes_over_samples(self, operation: Operation) -> bool:
+        """Whether the loop around an operation goes over a rank's samples, one by one."""
+        for region in operation.region.around():
+            if region.kind == "loop":
+                over = self._operand(region.subject)
+                tuples = any(self._gives_several(each) for each in region.subject.operations)
+                if isinstance(over, (Shard, Each)) and not tuples:
+                    return not isinstance(over, Shard) or over.axis == 0
+        return False
+
+    def _spread_out(self, operation: Operation) -> Placement | None:
+        """What is replicated, repeated for each of a rank's samples: `token.expand(len(x), -1)`"""
+        if self._operand(operation.inputs[0]) != Replicate():
+            return None
+        for place, each in enumerate(arguments.sizes_of(operation)):
+            found = self._found.value(each)
+            if isinstance(found, Partial) and found.reduce == "sum" and found.weight == "rows":
+                return Shard(place)
+        return None
+
+    def _shaped_like(self, operation: Operation) -> Value | None:
+        """The tensor whose shape another one is made with: `torch.randn(x.shape)`, `torch.zeros(*x.size())`"""
+        given = [*operation.inputs[-1:], *(each for name, each in operation.keywords.items() if name in ("*", "size"))]
+        for value in given:
+            for each in value.operations:
+                shape = next(iter(each.inputs[0].operations), each) if each.name == "iterate" and each.inputs else each
+                if shape.name in ("torch.Tensor.shape", "torch.Tensor.size") and len(shape.inputs) == 1:
+                    return shape.inputs[0]
+        return None
+
+    def _is_only_begun(self, value: Value) -> bool:
+        """Whether all that is known of a sum yet is the zero that it begins with."""
+        placed = [each for each in value.operations if each in self._found.of]
+        zeros = all(arguments.gives_zeros(each) for each in placed)
+        return zeros and not value.things and all(each[1] in (0, None) for each in value.constants)
+
+    def _laid_together(
+        self, operation: Operation, known: operations.Operation, call: Call
+    ) -> tuple[Placement | None, Sizes]:
+        """A list with an entry for each of a rank's samples as one tensor: `torch.stack(found)`, `torch.cat(found)`"""
+        sizes = self._found.size(operation.inputs[0])
+        axis = call.axis if isinstance(call.axis, int) else 0
+        if known.cls == "stack":
+            return Shard(axis), (*sizes[1:], None) if sizes else None
+        of = ",".join(sorted(f"%{each.number}" for each in held(operation.inputs[0])))
+        return Shard(axis, rows=f"pieces of {of}"), sizes[1:] if sizes else None
+
+    def _has_each(self, value: Value) -> bool:
+        """Whether a list has an entry for each of a rank's samples."""
+        return isinstance(self._found.joint(held(value)), Each)
+
+    def _of_list(self, element: Placement, known: operations.Operation) -> Placement:
+        """The sum or mean of what a list holds."""
+        if isinstance(element, (Replicate, PerRank)) or known.cls != "reduction":
+            return element
+        if isinstance(element, Partial):
+            linear = element.reduce in ("sum", "mean") and known.kind in ("sum", "mean") or element.reduce == known.kind
+            return (
+                multiple(element) if linear else PerRank(known.name, "it is not linear in numbers that are each rank's")
+            )
+        return element
+
+    def _under_all(self, known: operations.Operation, call: Call, sizes: list[Sizes]) -> Placement:
+        """The result under every number of axes that operands may have whose number is not known."""
+        if None not in sizes:
+            return _tried(known, call) or call.apart("its operands have fewer axes than it needs")
+        least = max((each.placement.axis + 1 for each in call.operands if isinstance(each.placement, Shard)), default=1)
+        axes_told = call.axis if isinstance(call.axis, tuple) else () if call.axis is None else (call.axis,)
+        least = max([least, *(each + 1 if each >= 0 else -each for each in axes_told)])
+        known_axes = max((len(each) for each in sizes if each), default=0)
+        tried = range(max(least, known_axes), MOST_AXES + 1)
+        results = []
+        for axes in tried:
+            operands = tuple(
+                replace(each, sizes=(None,) * axes * isinstance(each.placement, Shard)) if size is None else each
+                for each, size in zip(call.operands, sizes, strict=True)
+            )
+            found = _tried(known, replace(call, operands=operands))
+            if found is not None:
+                results.append(found)
+                if axes == known_axes and not isinstance(found, PerRank):
+                    break
+        distinct = list(dict.fromkeys(results))
+        if len(distinct) > 1 and known.cls in ("contraction", "pairwise"):
+            return PerRank(known.name, "it is not known how many axes it is given, and so which it sums over")
+        if len(distinct) > 1 and least == 1:
+            distinct = list(dict.fromkeys(results[1:]))  # a batch has more than its samples' axis
+        if len(distinct) == 1:
+            return distinct[0]
+        simple = [each for each in distinct if not isinstance(each, PerRank)]
+        if len(simple) == 1:
+            return simple[0]
+        return PerRank(known.name, "it is not known how many axes it is given")
+
+
+def _tried(known: operations.Operation, call: Call) -> Placement | None:
+    try:
+        return transfer(known, call)
+    except (IndexError, ZeroDivisionError, ValueError, TypeError):
+        return None

@@ -1,0 +1,103 @@
+"""How many axes results have, and their sizes where they are known."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from autodist.operations import Operation
+from autodist.placement.call import Call
+
+Sizes: TypeAlias = tuple[int | None, ...] | None
+"""A number for each axis, None where it is unknown; None where the number of axes is."""
+
+ALIKE = frozenset(
+    "same linear elementwise add multiply divide random_like fill_like scan sort permute transpose movedim index "
+    "repeat_each batch_statistic sequence decomposition".split()
+)
+"""The classes of operations whose results have as many axes as their largest operand."""
+ONE = frozenset(["torch.Tensor.item", "builtins.float", "builtins.int", "builtins.len"])
+"""What gives one number."""
+
+
+def result_sizes(operation: Operation, name: str, call: Call, given: tuple[Sizes, ...]) -> Sizes:
+    """The sizes of a result, from those of the operands."""
+    if name in ONE or operation.cls == "length" and (call.axis is not None or operation.parameters.get("all")):
+        return ()
+    first = given[0] if given else None
+    if operation.cls in ALIKE:
+        return _broadcast(given)
+    if operation.cls == "reduction":
+        return _reduced(call, first)
+    if operation.cls in ("loss", "sample_loss"):
+        return () if call.reduction != "none" else first
+    if operation.cls == "per_sample":
+        return _of_layer(operation, first)
+    if operation.cls in ("view", "expand", "repeat"):
+        return tuple(None if each == -1 else each for each in call.sizes) or None
+    if operation.cls == "fill" or operation.cls == "random":
+        return call.sizes or None
+    return _moved(operation.cls, call, given)
+
+
+def _broadcast(given: tuple[Sizes, ...]) -> Sizes:
+    if not given or any(each is None for each in given):
+        return None
+    known = [each for each in given if each is not None]
+    longest = max(map(len, known))
+    padded = [(1,) * (longest - len(each)) + each for each in known]
+    return tuple(_together(sizes) for sizes in zip(*padded, strict=True))
+
+
+def _together(sizes: tuple[int | None, ...]) -> int | None:
+    larger = {each for each in sizes if each != 1}
+    return larger.pop() if len(larger) == 1 else 1 if not larger else None
+
+
+def _reduced(call: Call, first: Sizes) -> Sizes:
+    default = call.number("default")
+    told = call.axis if call.axis is not None else default
+    if told is None:
+        return ()
+    if first is None:
+        return None
+    gone = {each % len(first) for each in (told if isinstance(told, tuple) else (told,))} if first else set()
+    if call.keepdim:
+        return tuple(1 if at in gone else size for at, size in enumerate(first))
+    return tuple(size for at, size in enumerate(first) if at not in gone)
+
+
+def _of_layer(operation: Operation, first: Sizes) -> Sizes:
+    mixes = operation.parameters.get("mixes")
+    if operation.short in ("Embedding", "EmbeddingBag", "embedding", "one_hot"):
+        return (*first, None) if first is not None else None
+    if first is None:
+        return (None,) * (mixes + 1) if isinstance(mixes, int) and mixes > 1 else None
+    return (*first[:1], *(None for _ in first[1:]))
+
+
+def _moved(cls: str, call: Call, given: tuple[Sizes, ...]) -> Sizes:
+    first = given[0] if given else None
+    if cls == "flatten":
+        told = call.axis if isinstance(call.axis, tuple) else () if call.axis is None else (call.axis,)
+        if first is None:
+            return (None, None) if told == (1,) else None
+        start, end = (told[0] if told else 0), (told[1] if len(told) > 1 else -1)
+        return (None,) * (len(first) - (end % len(first) - start % len(first))) if first else (None,)
+    if first is None:
+        return None
+    if cls == "unsqueeze" or cls == "stack":
+        return (*first, None) if cls == "stack" else _inserted(first, call.axis)
+    if cls == "select":
+        return first[1:]
+    if cls == "squeeze":
+        return tuple(each for each in first if each != 1) if call.axis is None else first[:-1]
+    if cls == "contraction":
+        return first
+    if cls == "view_as":
+        return given[1] if len(given) > 1 else None
+    return first if cls == "concatenate" else None
+
+
+def _inserted(first: tuple[int | None, ...], axis: object) -> Sizes:
+    at = axis % (len(first) + 1) if isinstance(axis, int) else 0
+    return (*first[:at], 1, *first[at:])

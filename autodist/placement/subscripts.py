@@ -1,0 +1,74 @@
+"""Which numbers of a tensor a subscript takes, and along which axis they lie then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
+from autodist.placement.arguments import parts
+from autodist.placement.lattice import Each, PerRank, Placement, Replicate, Shard
+from autodist.placement.shapes import Sizes
+from autodist.program import Value
+
+WHOLE = (None, None, None)
+
+
+def subscript(
+    placement: Placement, sizes: Sizes, key: Value, lies: Callable[[Value], Placement | None]
+) -> tuple[Placement, Sizes]:
+    """The placement and the sizes of `x[key]`; ``lies`` says how a key lies."""
+    keys = parts(key)
+    keys = [key] if keys is None else keys
+    sharded = placement.axis if isinstance(placement, Shard) else None
+    axis, shard = 0, None
+    result: list[int | None] = []
+    for place, each in enumerate(keys):
+        if each.constant is None:
+            result.append(1)
+            continue
+        if each.constant is Ellipsis:
+            if sizes is None:
+                return (PerRank("getitem", BY_PLACE) if sharded else placement), None
+            rest = sum(1 for other in keys[place + 1 :] if other.constant is not None)
+            while axis < len(sizes) - rest:
+                shard = len(result) if axis == sharded else shard
+                result.append(sizes[axis])
+                axis += 1
+            continue
+        lying = lies(each) if sharded is None and each.operations else None
+        if isinstance(lying, Shard) and isinstance(placement, Replicate):  # `centres[labels]`
+            return Shard(len(result) + lying.axis), None
+        chosen = lies(each) if each.operations else None
+        if axis == sharded and isinstance(chosen, Each):  # `x[i]`, in a loop over the samples
+            return chosen, sizes[1:] if sizes else None
+        if axis == sharded and isinstance(chosen, Shard) and isinstance(placement, Shard):
+            name = ",".join(sorted(f"%{every.number}" for every in each.operations))
+            placement = replace(placement, rows=name)
+        kept, wrong = _along(axis == sharded, each, lies)
+        if wrong is not None and not (sharded is None and isinstance(lies(each), Replicate)):
+            return PerRank("getitem", wrong), None
+        if kept:
+            shard = len(result) if axis == sharded else shard
+            result.append(None)
+        axis += 1
+    found = (*result, *sizes[axis:]) if sizes is not None else None
+    if not isinstance(placement, Shard):
+        return placement, found
+    if placement.axis >= axis:
+        shard = len(result) + placement.axis - axis
+    return (replace(placement, axis=shard) if shard is not None else PerRank("getitem", BY_PLACE)), found
+
+
+def _along(at: bool, key: Value, lies: Callable[[Value], Placement | None]) -> tuple[bool, str | None]:
+    """Whether an axis is left by one part of a key, and why the samples, if it is theirs, are not where they were."""
+    if type(key.constant) is int:
+        return False, BY_PLACE if at else None
+    slices = [each for each in key.operations if each.name == "builtins.slice"]
+    if slices and len(slices) == len(key.operations):
+        bounds = tuple(each.constant for each in slices[0].inputs)
+        return True, BY_PLACE if at and bounds != WHOLE else None
+    chosen = lies(key)
+    if not at:
+        return True, None if chosen is None or isinstance(chosen, Replicate) else SAMPLES_BESIDE
+    return True, None if isinstance(chosen, Shard) and chosen.axis == 0 else BY_PLACE

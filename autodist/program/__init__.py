@@ -1,0 +1,22 @@
+"""What a script does, as a graph: values, the operations that give them, regions of control flow, and effects.
+
+`trace/` records it, once for a project; it knows Python and nothing of ranks. Passes over it (placement, solving) read
+it and change nothing. Nothing here reads source.
+"""
+
+from autodist.program.graph import Effect, Operation, Program, Region, held
+from autodist.program.values import EMPTY, MANY, UNKNOWN, Value, constant, joined
+
+__all__ = [
+    "EMPTY",
+    "MANY",
+    "UNKNOWN",
+    "Effect",
+    "Operation",
+    "Program",
+    "Region",
+    "Value",
+    "constant",
+    "held",
+    "joined",
+]

@@ -1,0 +1,175 @@
+"""Operations, regions, effects, and the program that they make."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+from autodist.program.values import EMPTY, Value
+from autodist.source import Source
+
+RegionKind: TypeAlias = Literal["module", "call", "loop", "branch", "with", "try"]
+
+
+def gives_tensors(name: str, inputs: Sequence[Value]) -> bool:
+    """Whether an operation may give tensors, by its name and what it is given."""
+    if name.startswith(TENSOR_ROOTS):
+        return True
+    return name.startswith(THROUGH) and any(each.is_tensor for value in inputs for each in value.operations)
+
+
+TENSOR_ROOTS = ("torch.", "numpy.", "loader.", "sample", "torchvision.", "einops.", "callback", "data.index")
+"""The beginnings of the names of operations that give tensors or arrays, or what holds such."""
+THROUGH = ("operator.", "getitem", "setitem", "iterate", "call", "object.", "builtins.", "recursion", "torch", "copy.")
+"""Those of operations that give tensors where they are given some."""
+
+
+@dataclass(eq=False)
+class Region:
+    """A part of the program that runs as a whole: a module, a call of a function, the body of a loop or of a branch, a
+    ``with`` or ``try`` block. ``subject`` is what decides over it: the test, what is looped over, the context manager.
+    """
+
+    kind: RegionKind
+    source: Source
+    node: ast.AST
+    parent: Region | None = None
+    subject: Value = EMPTY
+
+    def around(self) -> Iterator[Region]:
+        """The region and those around it, from the innermost."""
+        region: Region | None = self
+        while region is not None:
+            yield region
+            region = region.parent
+
+
+@dataclass(eq=False)
+class Operation:
+    """A call, an operator or a read, in one context, and the value that it gives. ``name`` is what the table of
+    operations knows it by, ``owner`` the object whose method or forward pass it is."""
+
+    number: int
+    name: str
+    inputs: tuple[Value, ...]
+    keywords: Mapping[str, Value]
+    source: Source
+    node: ast.AST
+    region: Region
+    owner: Any = None
+    is_tensor: bool = False
+    """Whether it may give a tensor, an array, or a number that is computed of some."""
+
+    def argument(self, name: str, position: int | None = None) -> Value | None:
+        """An argument by its name or position."""
+        if name in self.keywords:
+            return self.keywords[name]
+        return self.inputs[position] if position is not None and position < len(self.inputs) else None
+
+    @property
+    def operands(self) -> Iterator[Value]:
+        """All that it is given."""
+        yield from self.inputs
+        yield from self.keywords.values()
+
+    def __repr__(self) -> str:
+        return f"%{self.number} = {self.name} line {getattr(self.node, 'lineno', '?')}"
+
+
+@dataclass(frozen=True, eq=False)
+class Effect:
+    """What an operation does beside giving a value: it prints, writes, draws, steps, takes gradients, or decides which
+    code runs."""
+
+    kind: str
+    operation: Operation
+
+
+@dataclass(eq=False)
+class Program:
+    """What a script does. ``values`` says what each expression may evaluate to, in any context."""
+
+    operations: list[Operation] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    values: dict[ast.AST, Value] = field(default_factory=dict)
+    complete: bool = True
+    """Whether it was read to its end."""
+
+    def at(self, node: ast.AST) -> Value:
+        """What an expression may evaluate to."""
+        return self.values.get(node, EMPTY)
+
+    def of(self, *kinds: str) -> list[Effect]:
+        """The effects of some kinds, in the order in which they were met."""
+        return [each for each in self.effects if each.kind in kinds]
+
+    @cached_property
+    def cyclic(self) -> frozenset[Operation]:
+        """The operations that are given, by way of others, what they have given in an earlier round of a loop."""
+        found: set[Operation] = set()
+        for group in _strongly_connected(self.operations, self.users):
+            if len(group) > 1 or group[0] in self.users[group[0]]:
+                found.update(group)
+        return frozenset(found)
+
+    @cached_property
+    def users(self) -> Mapping[Operation, Sequence[Operation]]:
+        """The operations that are given what an operation gives, itself or in a list or a dict."""
+        found: dict[Operation, dict[Operation, None]] = {each: {} for each in self.operations}
+        for user in self.operations:
+            for value in user.operands:
+                for each in held(value):
+                    found[each][user] = None
+        return {each: list(users) for each, users in found.items()}
+
+
+def _strongly_connected(
+    operations: Sequence[Operation], users: Mapping[Operation, Sequence[Operation]]
+) -> Iterator[list[Operation]]:
+    """Tarjan's strongly connected components, without recursion."""
+    index: dict[Operation, int] = {}
+    low: dict[Operation, int] = {}
+    stack: list[Operation] = []
+    on_stack: set[Operation] = set()
+    for root in operations:
+        pending: list[tuple[Operation, Iterator[Operation]]] = []
+        if root not in index:
+            index[root] = low[root] = len(index)
+            stack.append(root)
+            on_stack.add(root)
+            pending.append((root, iter(users[root])))
+        while pending:
+            node, rest = pending[-1]
+            following = next(rest, None)
+            if following is None:
+                pending.pop()
+                if pending:
+                    low[pending[-1][0]] = min(low[pending[-1][0]], low[node])
+                if low[node] == index[node]:
+                    at = stack.index(node) if len(stack) < 8 else len(stack) - 1 - stack[::-1].index(node)
+                    group = stack[at:]
+                    del stack[at:]
+                    on_stack.difference_update(group)
+                    yield group
+            elif following not in index:
+                index[following] = low[following] = len(index)
+                stack.append(following)
+                on_stack.add(following)
+                pending.append((following, iter(users[following])))
+            elif following in on_stack:
+                low[node] = min(low[node], index[following])
+
+
+def held(value: Value) -> Iterator[Operation]:
+    """The operations that give a value or what is in it."""
+    pending, seen = [value], set()
+    while pending:
+        each = pending.pop()
+        yield from each.operations
+        for thing in each.things:
+            if thing not in seen and hasattr(thing, "contents"):
+                seen.add(thing)
+                pending.extend(thing.contents())

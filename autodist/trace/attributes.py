@@ -1,0 +1,204 @@
+"""Attributes: of modules, classes, objects and tensors."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from autodist.program import EMPTY, Operation, Value, constant
+from autodist.trace.names import thing
+from autodist.trace.statements import Statements
+from autodist.trace.things import (
+    Class,
+    External,
+    Frame,
+    Function,
+    LocalModule,
+    Mapping,
+    Method,
+    Object,
+    Sequence,
+    Slot,
+    Stream,
+)
+
+
+class Super:
+    """`super()`: an object, seen from the class after the one whose method is run."""
+
+    def __init__(self, owner: Any, cls: Class) -> None:
+        self.owner, self.cls = owner, cls
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Super) and (self.owner, self.cls) == (other.owner, other.cls)
+
+    def __hash__(self) -> int:
+        return hash((self.owner, self.cls))
+
+
+def ordered(things: frozenset[Any]) -> list[Any]:
+    """Things in an order that is the same in each run."""
+    return sorted(things, key=_place) if len(things) > 1 else list(things)
+
+
+def _place(one: Any) -> tuple[str, int, int, str]:
+    node = getattr(one, "node", None) or getattr(getattr(one, "owner", None), "node", None)
+    return type(one).__name__, getattr(node, "lineno", 0), getattr(node, "col_offset", 0), str(getattr(one, "name", ""))
+
+
+class Attributes(Statements):
+    """What stands behind a dot."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._set_on: dict[Operation, dict[str, Slot]] = {}
+        """Attributes that the script sets on results of libraries: `args.device = device`."""
+
+    def of_Attribute(self, node: ast.Attribute, frame: Frame) -> Value:
+        return self.attribute(self.eval(node.value, frame), node.attr, node, frame)
+
+    def attribute(self, base: Value, name: str, node: ast.AST, frame: Frame) -> Value:
+        """`base.name`"""
+        found = EMPTY
+        for each in ordered(base.things):
+            found |= self.attribute_of(each, name, node, frame)
+        if base.operations:
+            found |= self._attribute_of_result(Value(base.operations), name, node, frame)
+        elif base.constants and not base.things:
+            found |= self.record(f"builtins.str.{name}", node, frame, [base])
+        return found
+
+    def _attribute_of_result(self, base: Value, name: str, node: ast.AST, frame: Frame) -> Value:
+        known = EMPTY
+        for each in base.operations:
+            slots = self._set_on.get(each, {})
+            known |= slots[name].value if name in slots else EMPTY
+        if known is not EMPTY:
+            return known
+        return self.record(self.method_name(base, name), node, frame, [base])
+
+    def method_name(self, base: Value, name: str) -> str:
+        """What the table of operations knows a method or an attribute of a value by."""
+        return f"torch.Tensor.{name}" if any(each.is_tensor for each in base.operations) else f"object.{name}"
+
+    def attribute_of(self, one: Any, name: str, node: ast.AST, frame: Frame) -> Value:
+        """The same of one thing."""
+        if isinstance(one, LocalModule):
+            held = one.frame.names.get(name)
+            inner = self.import_module(f"{one.name}.{name}") if held is None else None
+            return held if held is not None else thing(inner) if inner is not None else EMPTY
+        if isinstance(one, External):
+            return thing(External(f"{one.name}.{name}"))
+        if isinstance(one, Class):
+            return self._of_class(one, name)
+        if isinstance(one, Super):
+            return self._of_super(one, name)
+        if isinstance(one, Object):
+            return self._of_object(one, name, node, frame)
+        if isinstance(one, (Sequence, Mapping, Stream)):
+            return thing(Method(one, name))
+        if name == "__name__" and isinstance(one, Function):
+            return constant(one.name)
+        if isinstance(one, Method) and isinstance(one.owner, Object):  # `layer.running_mean.tolist`
+            return self._attribute_of_result(self._held(one.owner, str(one.function), node, frame), name, node, frame)
+        return self.record(f"function.{name}", node, frame, [thing(one)])
+
+    def _held(self, one: Object, name: str, node: ast.AST, frame: Frame) -> Value:
+        """What an attribute of an object of a library holds."""
+        return self.record(f"{one.library_names[0]}.{name}", node, frame, [thing(one)], owner=one, tag="held")
+
+    def _of_class(self, cls: Class, name: str) -> Value:
+        if name == "__name__":
+            return constant(cls.node.name)
+        found = cls.find(name)
+        if found is not None:
+            return Value(
+                found[1].operations,
+                found[1].constants,
+                frozenset(
+                    Method(cls, each) if isinstance(each, Function) and each.role == "classmethod" else each
+                    for each in found[1].things
+                ),
+            )
+        libraries = cls.libraries
+        return thing(Method(cls, name)) if libraries else EMPTY
+
+    def _of_super(self, one: Super, name: str) -> Value:
+        line = one.owner if isinstance(one.owner, Class) else one.owner.cls
+        found = line.find(name, one.cls) if line is not None else None
+        if found is None:
+            return thing(Method(one.owner, name))
+        return self._bound(found[1], one.owner)
+
+    def _bound(self, value: Value, owner: Any) -> Value:
+        """What a class defines, seen from an object of it."""
+        things = set()
+        for each in value.things:
+            if isinstance(each, Function) and each.role == "classmethod":
+                things.add(Method(owner.cls if isinstance(owner, Object) else owner, each))
+            elif isinstance(each, Function) and each.role != "staticmethod":
+                things.add(Method(owner, each))
+            else:
+                things.add(each)
+        return Value(value.operations, value.constants, frozenset(things))
+
+    def _of_object(self, one: Object, name: str, node: ast.AST, frame: Frame) -> Value:
+        self.read(one, name)
+        if name in one.attributes:
+            return self.current(one.attributes[name].value)
+        if name == "__class__" and one.cls is not None:
+            return thing(one.cls)
+        if name == "__dict__":
+            return self.make_mapping_of(one, node)
+        found = one.cls.find(name) if one.cls is not None else None
+        if found is not None:
+            bound = self._bound(found[1], one)
+            properties = [each for each in bound.things if isinstance(each, Method) and _is_property(each)]
+            if not properties:
+                return bound
+            return self.call(Value(things=frozenset(properties)), node, frame, [], {})
+        if one.cls is not None and not one.cls.libraries:
+            if one.cls.find("__getattr__"):
+                return self.call(self._of_object(one, "__getattr__", node, frame), node, frame, [constant(name)], {})
+            return EMPTY
+        wrapped = one.argument("module", 0) if one.name.endswith("DataParallel") else None
+        if wrapped is not None and name == "module":
+            return wrapped
+        if self.is_data(one, name):
+            return self._held(one, name, node, frame)
+        return thing(Method(one, name))
+
+    def is_data(self, one: Object, name: str) -> bool:
+        """Whether an attribute of an object of a library is read for what it holds, and is no method: those that
+        nobody calls."""
+        return name in ("training", "dataset", "weight", "bias", "param_groups", "batch_size", "in_features", "data")
+
+    def make_mapping_of(self, one: Object, node: ast.AST) -> Value:
+        """`vars(one)`"""
+        made: Mapping = self.make(node, Mapping, one)
+        made.entries.update({key: slot for key, slot in one.attributes.items() if isinstance(key, str)})
+        return thing(made)
+
+    def store_attribute(self, base: Value, name: str, value: Value, node: ast.AST, frame: Frame) -> None:
+        """`base.name = value`"""
+        for each in ordered(base.things):
+            if isinstance(each, Object):
+                if not self._set_by_property(each, name, value, node, frame):
+                    self.bind(each, each.attributes, name, value)
+            elif isinstance(each, (LocalModule, Class)):
+                each.frame.names[name] = each.frame.names.get(name, EMPTY) | value
+        for operation in base.operations:
+            slots = self._set_on.setdefault(operation, {})
+            slots[name] = Slot(value | (slots[name].value if name in slots else EMPTY), self.guards)
+        if base.operations:
+            self.record("setattr", node, frame, [Value(base.operations), constant(name), value])
+
+    def _set_by_property(self, one: Object, name: str, value: Value, node: ast.AST, frame: Frame) -> bool:
+        setter = one.cls.find("__setattr__") if one.cls is not None else None
+        if setter is not None and self.context.function not in setter[1].things:
+            self.call(self._bound(setter[1], one), node, frame, [constant(name), value], {})
+        return False
+
+
+def _is_property(method: Method) -> bool:
+    return isinstance(method.function, Function) and method.function.role == "property"

@@ -1,0 +1,308 @@
+"""Calls: of functions and classes of the project, and of whatever else can be called."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping as Map
+from collections.abc import Sequence as Row
+from typing import Any
+
+from autodist.program import EMPTY, Value, constant, joined
+from autodist.source import is_generator
+from autodist.trace.attributes import Attributes, Super, ordered
+from autodist.trace.containers import keyed
+from autodist.trace.machine import Context, Ending
+from autodist.trace.names import thing
+from autodist.trace.things import (
+    Class,
+    Definition,
+    External,
+    Frame,
+    Function,
+    Mapping,
+    Method,
+    Object,
+    Partial,
+    Sequence,
+    Stream,
+)
+
+REST, NAMED_REST = "*", "**"
+"""Under these names stands what a call unpacks of which it is not known how much it is."""
+MOST_CONTEXTS = 48
+"""A function that is called in more ways is read for the others together."""
+DEEPEST = 60
+MOST_AT_ONCE = 2
+"""So often a function is followed into itself."""
+
+Keywords = Map[str, Value]
+
+
+class Calls(Attributes):
+    """Call expressions."""
+
+    def of_Call(self, node: ast.Call, frame: Frame) -> Value:
+        self.tick()
+        func = node.func
+        if isinstance(func, ast.Name) and func.id == "super" and frame.find("super") is None:
+            return self._super(node, frame)
+        if not isinstance(func, ast.Attribute):
+            callee = self.eval(func, frame)
+            inputs, keywords = self._arguments(node, frame)
+            return self.call(callee, node, frame, inputs, keywords)
+        base = self.eval(func.value, frame)
+        callee = joined(self.attribute_of(each, func.attr, func, frame) for each in ordered(base.things))
+        self.program.values[func] = self.program.at(func) | callee
+        inputs, keywords = self._arguments(node, frame)
+        result = self.call(callee, node, frame, inputs, keywords)
+        if base.operations or base.constants and not base.things:
+            result |= self.method_of_result(base, func.attr, node, frame, inputs, keywords)
+        return result
+
+    def method_of_result(
+        self, base: Value, name: str, node: ast.Call, frame: Frame, inputs: Row[Value], keywords: Keywords
+    ) -> Value:
+        """A method of a tensor, a text, or of whatever an operation gives."""
+        given = Value(base.operations, base.constants)
+        if not base.operations:
+            return self.record(f"builtins.str.{name}", node, frame, [given, *inputs], keywords)
+        stored = joined(
+            self._set_on[each][name].value for each in base.operations if name in self._set_on.get(each, {})
+        )
+        if stored is not EMPTY:
+            return self.call(stored, node, frame, inputs, keywords)
+        if not any(each.is_tensor for each in base.operations):
+            self.callbacks(node, frame, [*inputs, *keywords.values()])
+        qualified = self.method_name(base, name)
+        result = self.record(qualified, node, frame, [given, *inputs], keywords)
+        if name == "backward":
+            self.effect("backward", result)
+        if name.endswith("_") and not name.endswith("__"):  # in place
+            self.change(given, result)
+            home = node.func.value if isinstance(node.func, ast.Attribute) else None
+            if isinstance(home, (ast.Name, ast.Attribute)):
+                self.assign(home, result | Value(constants=base.constants, things=base.things), frame)
+        return result
+
+    def _arguments(self, node: ast.Call, frame: Frame) -> tuple[list[Value], dict[str, Value]]:
+        inputs: list[Value] = []
+        keywords: dict[str, Value] = {}
+        for each in node.args:
+            if not isinstance(each, ast.Starred):
+                inputs.append(self.eval(each, frame))
+                continue
+            value = self.eval(each.value, frame)
+            parts = self.parts(value)
+            if parts is not None:
+                inputs += parts
+            else:
+                keywords[REST] = keywords.get(REST, EMPTY) | self.element(value, each, frame)
+        for keyword in node.keywords:
+            value = self.eval(keyword.value, frame)
+            if keyword.arg is not None:
+                keywords[keyword.arg] = value
+                continue
+            for one in value.things:
+                if isinstance(one, Mapping):
+                    self.read(one)
+                    keywords |= {key: slot.value for key, slot in one.entries.items() if isinstance(key, str)}
+                    if one.anywhere is not EMPTY:
+                        keywords[NAMED_REST] = keywords.get(NAMED_REST, EMPTY) | one.anywhere
+            if value.operations:
+                rest = self.record("getitem", keyword.value, frame, [Value(value.operations)], tag=NAMED_REST)
+                keywords[NAMED_REST] = keywords.get(NAMED_REST, EMPTY) | rest
+        return inputs, keywords
+
+    def _super(self, node: ast.Call, frame: Frame) -> Value:
+        """`super()`, `super(Net, self)`"""
+        given = [self.eval(each, frame) for each in node.args]
+        function = self.context.function
+        cls = function.defined_in if function is not None else None
+        owners = self.context.arguments[0].things if self.context.arguments else frozenset()
+        if len(given) == 2:
+            owners = given[1].things
+            cls = next((each for each in given[0].things if isinstance(each, Class)), cls)
+        if cls is None:
+            return EMPTY
+        return Value(things=frozenset(Super(each, cls) for each in owners if isinstance(each, (Object, Class))))
+
+    def call(self, callee: Value, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
+        """What a call gives, of whatever is called."""
+        result = EMPTY
+        for each in ordered(callee.things):
+            result |= self._call_one(each, node, frame, inputs, keywords)
+        if callee.operations:
+            result |= self.record("call", node, frame, [Value(callee.operations), *inputs], keywords)
+        return result
+
+    def _call_one(self, one: Any, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
+        if isinstance(one, Function):
+            return self.enter(one, node, frame, inputs, keywords)
+        if isinstance(one, Method):
+            return self._method(one, node, frame, inputs, keywords)
+        if isinstance(one, Class):
+            return self.instantiate(one, node, frame, inputs, keywords)
+        if isinstance(one, External):
+            return self.library_call(one.name, node, frame, inputs, keywords)
+        if isinstance(one, Partial):
+            merged = {**one.keywords, **keywords}
+            return self.call(one.function, node, frame, [*one.inputs, *inputs], merged)
+        if isinstance(one, Object):
+            return self.call_object(one, node, frame, inputs, keywords)
+        return EMPTY
+
+    def _method(self, one: Method, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
+        if isinstance(one.function, Function):
+            return self.enter(one.function, node, frame, [thing(one.owner), *inputs], keywords)
+        if isinstance(one.owner, (Sequence, Mapping)):
+            return self.container_method(one.owner, one.function, node, frame, inputs, keywords)
+        if isinstance(one.owner, Stream):
+            return self.element(thing(one.owner), node, frame)
+        if isinstance(one.owner, Class):
+            return self.class_method(one.owner, one.function, node, frame, inputs, keywords)
+        return self.object_method(one.owner, one.function, node, frame, inputs, keywords)
+
+    # functions of the project
+
+    def enter(self, function: Function, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
+        """Run a function of the project, unless it was run with the same arguments."""
+        names = self._bind(function, inputs, keywords)
+        arguments = tuple(names.values())
+        context = self._context(function, node, arguments)
+        if context is None:
+            return self.record("recursion", node, frame, [*inputs, *keywords.values()])
+        grown = tuple(a | b for a, b in zip(context.arguments, arguments, strict=True))
+        same = all(a is b or a == b for a, b in zip(grown, context.arguments, strict=True))
+        if not (same and context.is_current()):
+            context.arguments = grown
+            self._run(function, context, node, frame, dict(zip(names, grown, strict=True)))
+        self.take_over(context)
+        return context.result
+
+    def _context(self, function: Function, node: ast.AST, arguments: tuple[Value, ...]) -> Context | None:
+        """The context in which a function is run for a call."""
+        key = node, function
+        found = self.context.called.get(key)
+        several = self.contexts.setdefault(function.node, [])
+        if found is None:
+            found = next((each for each in several if each.arguments == arguments and each.is_current()), None)
+        if found is None:
+            depth = sum(1 for each in several if each.active)
+            if depth >= MOST_AT_ONCE or len(self.endings) > DEEPEST:
+                return None
+            shared = len(several) >= MOST_CONTEXTS
+            found = several[-1] if shared else Context(function, self.context, arguments)
+            if not shared:
+                several.append(found)
+        if found.active:
+            return None
+        self.context.called[key] = found
+        return found
+
+    def _run(self, function: Function, context: Context, node: ast.AST, frame: Frame, names: dict[str, Value]) -> None:
+        inner = Frame(function.frame.source, function.frame, names)
+        ending = Ending()
+        outer, self.context = self.context, context
+        context.active, context.reads, context.writes, context.guards = True, {}, set(), self.guards
+        self.entered.add(function.node)
+        self.endings.append(ending)
+        quiet = thing(External("torch.no_grad")) if function.role == "no_grad" else EMPTY
+        try:
+            with self.within("with" if quiet else "call", node, frame, quiet):
+                result = self._body(function.node, inner, ending)
+        finally:
+            self.endings.pop()
+            self.context, context.active = outer, False
+        context.result = context.result | result
+        context.done = True
+
+    def _body(self, definition: Definition, inner: Frame, ending: Ending) -> Value:
+        if isinstance(definition, ast.Lambda):
+            return self.eval(definition.body, inner)
+        falls = self.block(definition.body, inner)
+        result = joined(ending.returned)
+        if is_generator(definition):
+            element = joined(ending.yielded)
+            made: Stream = self.make(definition, Stream)
+            made.version += made.element != made.element | element
+            made.element |= element
+            return thing(made)
+        return result | constant(None) if falls else result
+
+    def _bind(self, function: Function, inputs: Row[Value], keywords: Keywords) -> dict[str, Value]:
+        """What the parameters of a function stand for in a call."""
+        spec = function.node.args
+        placed = [each.arg for each in (*spec.posonlyargs, *spec.args)]
+        defaults = dict(zip(reversed(placed), reversed(spec.defaults), strict=False))
+        defaults |= {k.arg: d for k, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is not None}
+        rest = keywords.get(REST, EMPTY) | keywords.get(NAMED_REST, EMPTY)
+        given = dict(keywords)
+        names: dict[str, Value] = {}
+        for place, name in enumerate([*placed, *(each.arg for each in spec.kwonlyargs)]):
+            if place < len(inputs) and place < len(placed):
+                names[name] = inputs[place]
+            elif name in given:
+                names[name] = given.pop(name)
+            elif name in defaults:
+                names[name] = self.eval(defaults[name], function.frame) | rest
+            else:
+                names[name] = rest
+        if spec.vararg is not None:
+            more, unknown = list(inputs[len(placed) :]), keywords.get(REST)
+            parts = more if unknown is None else None
+            made = Sequence(spec.vararg, self.guards, kind="tuple", parts=parts)
+            made.anywhere = EMPTY if unknown is None else unknown | joined(more)
+            names[spec.vararg.arg] = self._known(spec.vararg, made)
+        if spec.kwarg is not None:
+            entries = {key: value for key, value in given.items() if key not in (REST, NAMED_REST)}
+            table = Mapping(spec.kwarg, self.guards, entries=keyed(entries, self.guards))
+            table.anywhere = keywords.get(NAMED_REST, EMPTY)
+            names[spec.kwarg.arg] = self._known(spec.kwarg, table)
+        return names
+
+    def _known(self, node: ast.AST, made: Sequence | Mapping) -> Value:
+        """The same tuple or dict as before, where the same is unpacked into it: so that calls can be told alike."""
+        if isinstance(made, Sequence):
+            key: Any = (made.anywhere, tuple(made.parts)) if made.parts is not None else (made.anywhere, None)
+        else:
+            key = made.anywhere, tuple((k, slot.value) for k, slot in made.entries.items())
+        return thing(self.rests.setdefault((node, key), made))
+
+    # what layers above make of it
+
+    @property
+    def rests(self) -> dict[Any, Sequence | Mapping]:
+        """What `*values` and `**options` have stood for."""
+        return self._rests
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._rests: dict[Any, Sequence | Mapping] = {}
+
+    def instantiate(self, cls: Class, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
+        """An object of a class of the project."""
+        raise NotImplementedError
+
+    def library_call(self, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
+        """A call of a function or class of a library."""
+        raise NotImplementedError
+
+    def call_object(self, one: Object, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
+        """`model(x)`"""
+        raise NotImplementedError
+
+    def object_method(
+        self, one: Object, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
+    ) -> Value:
+        """A method that a class of a library defines."""
+        raise NotImplementedError
+
+    def callbacks(self, node: ast.AST, frame: Frame, given: Row[Value]) -> None:
+        """Run the functions that a library is given to call: of their arguments nothing is known."""
+        raise NotImplementedError
+
+    def class_method(
+        self, cls: Class, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
+    ) -> Value:
+        """A method that a library's class gives a class of the project: `Function.apply`."""
+        raise NotImplementedError

@@ -1,0 +1,298 @@
+"""Lists, tuples, dicts and what goes through them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping as Map
+from collections.abc import Sequence as Row
+from typing import Any
+
+from autodist.program import EMPTY, MANY, UNKNOWN, Value, constant, joined
+from autodist.trace.names import Names, thing
+from autodist.trace.things import External, Frame, Mapping, Object, Sequence, Slot, Stream
+
+MOST_PARTS = 64
+"""Of longer lists it is not told apart what is where."""
+GROWING = frozenset("append appendleft add insert extend extendleft update put push".split())
+SHRINKING = frozenset("pop popleft remove clear sort reverse popitem rotate discard".split())
+MARKS = frozenset("sum mean cat concat concatenate stack".split())
+
+
+class Containers(Names):
+    """Containers, and what is in them."""
+
+    def sequence(self, node: ast.AST, parts: Row[Value] | None, anywhere: Value = EMPTY, kind: str = "list") -> Value:
+        """The list or tuple that is made at ``node``."""
+        made: Sequence = self.make(node, lambda n, g: Sequence(n, g, kind=kind), kind)
+        new = list(parts) if parts is not None and len(parts) <= MOST_PARTS else None
+        anywhere = anywhere if new is not None else anywhere | joined(parts or ())
+        if (made.parts, made.anywhere) != (new, anywhere):
+            if kind == "tuple" and made.parts is not None and new is not None and len(new) == len(made.parts):
+                new = [a | b for a, b in zip(made.parts, new, strict=True)]  # of another round
+            made.parts, made.anywhere = new, made.anywhere | anywhere
+            made.version += 1
+        return thing(made)
+
+    def of_Tuple(self, node: ast.Tuple | ast.List | ast.Set, frame: Frame) -> Value:
+        parts, starred = [], EMPTY
+        for each in node.elts:
+            if isinstance(each, ast.Starred):
+                value = self.eval(each.value, frame)
+                listed = self.parts(value)
+                parts += listed or []
+                starred |= EMPTY if listed is not None else self.element(value, each, frame)
+            else:
+                parts.append(self.eval(each, frame))
+        if isinstance(node, ast.Tuple) and starred is EMPTY and parts and all(each.is_constant for each in parts):
+            return constant(tuple(each.constant for each in parts))
+        places = parts if starred is EMPTY else None
+        kind = "tuple" if isinstance(node, ast.Tuple) else "list" if isinstance(node, ast.List) else "set"
+        return self.sequence(node, places, starred if places is not None else starred | joined(parts), kind)
+
+    of_List = of_Tuple
+    of_Set = of_Tuple
+
+    def of_Dict(self, node: ast.Dict, frame: Frame) -> Value:
+        made: Mapping = self.make(node, Mapping)
+        for key, each in zip(node.keys, node.values, strict=True):
+            value = self.eval(each, frame)
+            if key is None:
+                self._take_over(made, value)
+            else:
+                self.put(made, self.eval(key, frame), value)
+        return thing(made)
+
+    def _take_over(self, made: Mapping, value: Value) -> None:
+        """`{**defaults, ...}`, `settings.update(others)`"""
+        for each in value.things:
+            if isinstance(each, Mapping):
+                self.read(each)
+                for key, slot in list(each.entries.items()):
+                    self.bind(made, made.entries, key, slot.value)
+                self._anywhere(made, each.anywhere, each.keys)
+        if value.operations:
+            self._anywhere(made, Value(value.operations), EMPTY)
+
+    def put(self, made: Mapping, key: Value, value: Value) -> None:
+        """Have a dict hold something under a key."""
+        name = key.constant
+        if name is not UNKNOWN and len(made.entries) < MOST_PARTS:
+            self.bind(made, made.entries, name, value)
+        elif key.constants and not key.operations and not key.things and MANY.constants != key.constants:
+            for _, each in key.constants:  # one of these
+                held = made.entries.get(each)
+                self.bind(made, made.entries, each, value | (held.value if held is not None else EMPTY))
+        else:
+            self._anywhere(made, value, key)
+
+    def _anywhere(self, made: Mapping | Sequence, value: Value, key: Value = EMPTY) -> None:
+        before = made.anywhere
+        made.anywhere = before | value
+        changed = made.anywhere != before
+        if isinstance(made, Mapping):
+            keys = made.keys | key
+            changed, made.keys = changed or keys != made.keys, keys
+        made.version += changed
+
+    def grow(self, made: Sequence, value: Value, method: str = "append") -> None:
+        """Put something into a list: at its end while no branch or loop makes it uncertain, or anywhere."""
+        certain = made.parts is not None and made.guards == self.guards and method == "append"
+        if certain and made.parts is not None and len(made.parts) < MOST_PARTS:
+            made.parts.append(value)
+            made.version += 1
+            return
+        if made.parts is not None:
+            made.forget_places()
+            made.version += 1
+        self._anywhere(made, value)
+
+    # taking things out
+
+    def parts(self, value: Value) -> list[Value] | None:
+        """What a list or tuple has at which place, if it is known."""
+        if isinstance(value.constant, (tuple, str)) and not value.things:
+            return [constant(each) for each in value.constant[:MOST_PARTS]]
+        if value.operations or value.constants or len(value.things) != 1:
+            return self._parts_of_several(value)
+        (one,) = value.things
+        if isinstance(one, Sequence):
+            self.read(one)
+            return list(one.parts) if one.parts is not None and one.anywhere is EMPTY else None
+        return None
+
+    def _parts_of_several(self, value: Value) -> list[Value] | None:
+        """Those of several tuples of one length."""
+        if value.operations or value.constants or not value.things:
+            return None
+        told = [self.parts(thing(each)) for each in value.things]
+        if any(each is None for each in told) or len({len(each or ()) for each in told}) != 1:
+            return None
+        return [joined(each) for each in zip(*[each or [] for each in told], strict=True)]
+
+    def entry(self, container: Any, key: Value, node: ast.AST, frame: Frame) -> Value:
+        """What a list or dict has under a key or at a place."""
+        name = key.constant
+        if not isinstance(container, Mapping) or name is UNKNOWN or container.keys is not EMPTY:
+            self.read(container)
+        else:
+            self.read(container, name)
+        if isinstance(container, Mapping):
+            if name is not UNKNOWN and name in container.entries:
+                return container.entries[name].value | (EMPTY if container.keys is EMPTY else container.anywhere)
+            if name is not UNKNOWN and container.keys is EMPTY and container.anywhere is EMPTY:
+                return EMPTY
+            return container.anywhere if name is not UNKNOWN else container.element
+        if isinstance(container, Sequence):
+            if container.parts is not None and container.anywhere is EMPTY:
+                if type(name) is int and -len(container.parts) <= name < len(container.parts):
+                    return container.parts[name]
+            return container.element
+        return self.element(thing(container), node, frame)
+
+    def element(self, value: Value, node: ast.AST, frame: Frame) -> Value:
+        """What going through a value gives."""
+        found = EMPTY
+        for each in value.things:
+            found |= self.element_of(each, node, frame)
+        for _, each in value.constants:
+            if isinstance(each, (str, bytes, tuple)):
+                found |= joined(constant(part) for part in each[:MOST_PARTS])
+        if value.operations:
+            found |= self.record("iterate", node, frame, [Value(value.operations)])
+        return found
+
+    def element_of(self, one: Any, node: ast.AST, frame: Frame) -> Value:
+        """What going through one thing gives."""
+        if isinstance(one, (Sequence, Stream)):
+            self.read(one)
+            return one.element
+        if isinstance(one, Mapping):
+            self.read(one)
+            keys = joined(constant(each) for each in one.entries)
+            return keys | one.keys
+        if isinstance(one, External):
+            return self.record("iterate", node, frame, [thing(one)])
+        return EMPTY
+
+    def pairs(self, container: Mapping, node: ast.AST) -> list[Value] | None:
+        """The items of a dict whose keys are all known."""
+        self.read(container)
+        if container.keys is not EMPTY or container.anywhere is not EMPTY:
+            return None
+        items = []
+        for key, slot in container.entries.items():
+            items.append(self._pair(node, constant(key), slot.value, ("item", key)))
+        return items
+
+    def _pair(self, node: ast.AST, key: Value, value: Value, tag: object) -> Value:
+        pair: Sequence = self.make(node, lambda n, g: Sequence(n, g, kind="tuple"), tag)
+        if pair.parts != [key, value]:
+            pair.parts, pair.version = [key, value], pair.version + 1
+        return thing(pair)
+
+    # methods
+
+    def container_method(
+        self,
+        owner: Sequence | Mapping,
+        name: str,
+        node: ast.AST,
+        frame: Frame,
+        inputs: Row[Value],
+        given: Map[str, Value],
+    ) -> Value:
+        """A method of a list, a set or a dict of the script."""
+        if isinstance(owner, Mapping):
+            return self._mapping_method(owner, name, node, frame, inputs, given)
+        if name in ("extend", "extendleft", "update") and inputs:
+            listed = self.parts(inputs[0])
+            for each in listed if listed is not None else [self.element(inputs[0], node, frame)]:
+                self.grow(owner, each, "append" if listed is not None else name)
+        elif name in GROWING and inputs:
+            self.grow(owner, inputs[-1], name)
+        elif name in ("pop", "popleft"):
+            popped = self.entry(owner, inputs[0] if inputs else constant(-1), node, frame)
+            owner.forget_places()
+            owner.version += 1
+            return popped
+        elif name in SHRINKING and owner.parts is not None:
+            if name == "clear" and owner.guards == self.guards:
+                owner.parts, owner.anywhere = [], EMPTY
+            else:
+                owner.forget_places()
+            owner.version += 1
+        elif name == "copy":
+            return self.sequence(node, self.parts(thing(owner)), owner.anywhere, owner.kind)
+        elif name in ("count", "index", "__len__"):
+            return self.record(f"builtins.list.{name}", node, frame, [thing(owner), *inputs])
+        elif name in ("union", "difference", "intersection", "symmetric_difference"):
+            others = joined(self.element(each, node, frame) for each in inputs)
+            return self.sequence(node, None, owner.element | others, owner.kind)
+        return constant(None)
+
+    def _mapping_method(
+        self, owner: Mapping, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], given: Map[str, Value]
+    ) -> Value:
+        self.read(owner)
+        if name in ("get", "pop", "setdefault") and inputs:
+            found = self.entry(owner, inputs[0], node, frame)
+            default = inputs[1] if len(inputs) > 1 else constant(None)
+            if name == "setdefault":
+                self.put(owner, inputs[0], found | default)
+            known = inputs[0].constant in owner.entries if inputs[0].is_constant else False
+            return found if known else found | default
+        if name == "items":
+            pairs = self.pairs(owner, node)
+            if pairs is not None:
+                return self.sequence(node, pairs, kind="items")
+            return self.sequence(
+                node, None, self._pair(node, self.element_of(owner, node, frame), owner.element, "item")
+            )
+        if name == "values":
+            known = owner.keys is EMPTY and owner.anywhere is EMPTY
+            parts = [slot.value for slot in owner.entries.values()] if known else None
+            return self.sequence(node, parts, EMPTY if known else owner.element)
+        if name == "keys":
+            known = owner.keys is EMPTY
+            parts = [constant(each) for each in owner.entries] if known else None
+            return self.sequence(node, parts, EMPTY if known else self.element_of(owner, node, frame))
+        if name == "update":
+            for each in inputs:
+                self._take_over(owner, each)
+            for key, value in given.items():
+                self.put(owner, constant(key), value)
+        if name == "copy":
+            made: Mapping = self.make(node, Mapping)
+            self._take_over(made, thing(owner))
+            return thing(made)
+        if name == "clear":
+            owner.version += 1
+        return constant(None)
+
+    def store_entry(self, container: Any, key: Value, value: Value) -> None:
+        """`container[key] = value`"""
+        if isinstance(container, Mapping):
+            self.put(container, key, value)
+        elif isinstance(container, Sequence):
+            place = key.constant
+            if (
+                container.parts is not None
+                and type(place) is int
+                and -len(container.parts) <= place < len(container.parts)
+            ):
+                before = container.parts[place]
+                held = value if container.guards == self.guards else before | value
+                container.parts[place] = held
+                container.version += held != before
+            else:
+                self._anywhere(container, value)
+
+
+def keyed(entries: Map[str, Value], guards: Any) -> dict[Any, Slot]:
+    """The entries of a dict that is made of keywords."""
+    return {key: Slot(value, guards) for key, value in entries.items()}
+
+
+def is_object(value: Any) -> bool:
+    """Whether it is an instance of a class."""
+    return isinstance(value, Object)

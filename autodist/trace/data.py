@@ -1,0 +1,161 @@
+"""Data: what loaders and data sets give."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from autodist.program import EMPTY, Value, constant, joined
+from autodist.trace.names import thing
+from autodist.trace.objects import Objects
+from autodist.trace.things import Frame, Function, Mapping, Object, Sequence
+
+BATCH = "loader.batch"
+FIELDS = "loader.fields"
+"""A batch of which it is not known what fields it has."""
+SAMPLE = "loader.sample"
+TENSORS = "torch.utils.data.TensorDataset"
+HOLDING = ("Subset", "ConcatDataset", "ChainDataset")
+LOADER = "torch.utils.data.DataLoader"
+
+
+class Data(Objects):
+    """What going through loaders and data sets gives."""
+
+    def element_of(self, one: Any, node: ast.AST, frame: Frame) -> Value:
+        if not isinstance(one, Object):
+            return super().element_of(one, node, frame)
+        if "loader" in one.roles:
+            return self._batch(one, node, frame)
+        iterating = one.cls.find("__iter__") if one.cls is not None else None
+        if iterating is not None:
+            iterator = self.call(self.attribute(thing(one), "__iter__", node, frame), node, frame, [], {})
+            return (
+                self.next_of(iterator, node, frame)
+                if iterator.things != frozenset([one])
+                else self._next(one, node, frame)
+            )
+        if one.cls is not None and one.cls.find("__getitem__"):
+            return self.sample(thing(one), node, frame)
+        if "progress" in one.roles or "reader" in one.roles:
+            over = one.argument("iterable", 0)
+            return self.element(over, node, frame) if over is not None else EMPTY
+        if one.name == TENSORS or one.name.endswith(HOLDING):
+            return self.sample(thing(one), node, frame)
+        found = super().element_of(one, node, frame)
+        return found if found is not EMPTY else self.record("iterate", node, frame, [thing(one)], owner=one)
+
+    def next_of(self, iterator: Value, node: ast.AST, frame: Frame) -> Value:
+        """`next(iterator)`"""
+        found = EMPTY
+        for each in iterator.things:
+            stepping = isinstance(each, Object) and each.cls is not None and each.cls.find("__next__")
+            found |= self._next(each, node, frame) if stepping else self.element_of(each, node, frame)
+        if iterator.operations:
+            found |= self.record("iterate", node, frame, [Value(iterator.operations)])
+        return found
+
+    def _next(self, one: Object, node: ast.AST, frame: Frame) -> Value:
+        return self.call(self.attribute(thing(one), "__next__", node, frame), node, frame, [], {})
+
+    def _batch(self, loader: Object, node: ast.AST, frame: Frame) -> Value:
+        """What a loader gives: the samples of its data set laid together, field by field."""
+        if loader.cls is not None and loader.cls.find("__iter__"):
+            iterator = self.call(self.attribute(thing(loader), "__iter__", node, frame), node, frame, [], {})
+            return self.next_of(iterator, node, frame)
+        data = loader.argument("dataset", 0) or EMPTY
+        place = loader.node
+        sample = self.sample(data, place, frame)
+        collate = loader.argument("collate_fn", 7)
+        whole = self.record(FIELDS, place, frame, [data], owner=loader, tag=("whole", loader))
+        usual = collate is not None and any(
+            str(getattr(t, "name", "")).endswith("default_collate") for t in collate.things
+        )
+        if collate is not None and not usual and not (collate.is_constant and collate.constant is None):
+            given = self._collated(sample, loader, place, frame, ("sample",), SAMPLE)
+            if given is EMPTY:
+                given = self.record(SAMPLE, place, frame, [data], owner=loader, tag=loader)
+            samples = self.sequence(place, None, given, "samples")
+            return self.call(collate, place, frame, [samples], {}) or whole
+        batch = self._collated(sample, loader, place, frame, ())
+        return batch if batch is not EMPTY else whole
+
+    def _collated(
+        self, sample: Value, loader: Object, node: ast.AST, frame: Frame, path: tuple[Any, ...], name: str = BATCH
+    ) -> Value:
+        found = EMPTY
+        for each in sample.things:
+            if isinstance(each, Sequence) and each.parts is not None and len(path) < 4:
+                parts = [self._collated(p, loader, node, frame, (*path, at), name) for at, p in enumerate(each.parts)]
+                kind = "list" if name == BATCH else each.kind
+                found |= self._kept(Sequence(node, (), kind=kind, parts=parts), loader, path)
+            elif isinstance(each, Mapping) and len(path) < 4:
+                made = Mapping(node, ())
+                for key, slot in each.entries.items():
+                    self.bind(
+                        made, made.entries, key, self._collated(slot.value, loader, node, frame, (*path, key), name)
+                    )
+                made.anywhere = self._collated(each.anywhere, loader, node, frame, (*path, "*"), name)
+                found |= self._kept(made, loader, path)
+            else:
+                found |= self.record(name, node, frame, [thing(each)], owner=loader, tag=(loader, path))
+        leaf = Value(sample.operations, sample.constants)
+        if leaf.operations or leaf.constants:
+            found |= self.record(name, node, frame, [leaf], owner=loader, tag=(loader, path))
+        return found
+
+    def _kept(self, made: Sequence | Mapping, loader: Object, path: tuple[Any, ...]) -> Value:
+        """The same list or dict each time, so that going through the loader again gives the same."""
+        held: Any = self.rests.setdefault((loader, path, type(made)), made)
+        if held is not made:
+            before = list(held.contents())
+            if isinstance(made, Sequence):
+                held.parts = made.parts
+            else:
+                held.entries, held.anywhere = made.entries, made.anywhere
+            held.version += before != list(held.contents())
+        return thing(held)
+
+    def sample(self, data: Value, node: ast.AST, frame: Frame) -> Value:
+        """One sample of a data set."""
+        found = EMPTY
+        for each in data.things:
+            if isinstance(each, Object):
+                found |= self._sample_of(each, node, frame)
+            elif isinstance(each, (Sequence, Mapping)):
+                found |= self.element_of(each, node, frame)
+        if data.operations:
+            found |= self.record("sample", node, frame, [Value(data.operations)])
+        return found
+
+    def _sample_of(self, one: Object, node: ast.AST, frame: Frame) -> Value:
+        if one.cls is not None and one.cls.find("__getitem__"):
+            index = self.record("data.index", node, frame, owner=one)
+            return self.call(self.attribute(thing(one), "__getitem__", node, frame), node, frame, [index], {})
+        if one.cls is not None and one.cls.find("__iter__"):
+            return self.element_of(one, node, frame)
+        if TENSORS in one.library_names:
+            parts = [self.record("sample", node, frame, [each], tag=(one, at)) for at, each in enumerate(one.inputs)]
+            return self.sequence(node, parts, kind="tuple")
+        if any(name.endswith(HOLDING) for name in one.library_names):
+            inner = one.argument("dataset", 0) or one.argument("datasets", 0) or EMPTY
+            listed = any(isinstance(each, Sequence) for each in inner.things)
+            return self.sample(self.element(inner, node, frame) if listed else inner, node, frame)
+        transform = one.keywords.get("transform", EMPTY)
+        raw = self.record("sample", node, frame, [thing(one)], owner=one, tag=one)
+        if any(isinstance(each, (Object, Function)) for each in transform.things):  # its draws are those of samples
+            self.call(transform, node, frame, [raw], {})
+        return EMPTY
+
+    def length(self, one: Object, node: ast.AST, frame: Frame) -> Value:
+        """`len(loader)`, `len(data_set)`"""
+        if one.cls is not None and one.cls.find("__len__"):
+            return self.call(self.attribute(thing(one), "__len__", node, frame), node, frame, [], {})
+        layers = self.parts(thing(one))
+        if layers is not None:
+            return constant(len(layers))
+        kind = "loader.length" if "loader" in one.roles else "data.length"
+        return self.record(kind, node, frame, [thing(one)], owner=one)
+
+
+__all__ = ["BATCH", "Data", "joined"]

@@ -1,0 +1,120 @@
+"""What operators make of constants, and which way a test goes."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from autodist.program import UNKNOWN, Value
+from autodist.trace.things import External
+
+NAMES: Mapping[type[ast.AST], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "truediv",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.MatMult: "matmul",
+    ast.LShift: "lshift",
+    ast.RShift: "rshift",
+    ast.BitOr: "or_",
+    ast.BitXor: "xor",
+    ast.BitAnd: "and_",
+    ast.USub: "neg",
+    ast.UAdd: "pos",
+    ast.Invert: "invert",
+    ast.Not: "not_",
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+    ast.Is: "is_",
+    ast.IsNot: "is_not",
+    ast.In: "contains",
+    ast.NotIn: "contains",
+}
+"""The functions of `operator` that operators stand for."""
+METHODS: Mapping[type[ast.AST], str] = {
+    ast.Add: "__add__",
+    ast.Sub: "__sub__",
+    ast.Mult: "__mul__",
+    ast.Div: "__truediv__",
+    ast.Mod: "__mod__",
+    ast.MatMult: "__matmul__",
+    ast.Pow: "__pow__",
+    ast.USub: "__neg__",
+    ast.Eq: "__eq__",
+    ast.Lt: "__lt__",
+    ast.Gt: "__gt__",
+    ast.LtE: "__le__",
+    ast.GtE: "__ge__",
+}
+FOLDED = (bool, int, float, str, bytes, type(None), tuple)
+LONGEST = 10_000
+
+
+def folded(op: ast.AST, *given: Value) -> object:
+    """The constant that an operator makes of constants, or UNKNOWN."""
+    constants = [each.constant for each in given]
+    if any(each is UNKNOWN or not isinstance(each, FOLDED) for each in constants):
+        return UNKNOWN
+    function: Callable[..., Any] = getattr(operator, NAMES[type(op)])
+    if isinstance(op, (ast.In, ast.NotIn)):
+        constants.reverse()
+    if isinstance(op, (ast.Pow, ast.LShift, ast.Mult)) and any(_is_large(each) for each in constants):
+        return UNKNOWN
+    try:
+        result = function(*constants)
+    except Exception:  # as the script would fail there
+        return UNKNOWN
+    if isinstance(op, ast.NotIn):
+        result = not result
+    return result if isinstance(result, FOLDED) else UNKNOWN
+
+
+def _is_large(constant: object) -> bool:
+    if isinstance(constant, (int, float)):
+        return abs(constant) > LONGEST
+    return isinstance(constant, (str, bytes, tuple)) and len(constant) > LONGEST
+
+
+def truth(value: Value) -> bool | None:
+    """Whether a value counts as true, if that is known."""
+    found = {bool(each[1]) if each[1] != "any" else None for each in value.constants}
+    found |= {True if _is_true(each) else None for each in value.things}
+    found |= {None for _ in value.operations}
+    return found.pop() if len(found) == 1 else None
+
+
+def _is_true(thing: object) -> bool:
+    """Functions, classes and objects count as true; of containers and instances with `__len__` it is not known."""
+    if isinstance(thing, External):
+        return True
+    cls = getattr(thing, "cls", None)
+    return not hasattr(thing, "element") and (cls is None or not (cls.find("__len__") or cls.find("__bool__")))
+
+
+def identity(left: Value, right: Value) -> bool | None:
+    """Whether one is None where the other is, `x is None`, if that is known."""
+    for one, other in ((left, right), (right, left)):
+        if other.is_constant and other.constant is None:
+            maybe = {each == (type(None), None) for each in one.constants}
+            maybe |= {False for _ in one.things}
+            if one.operations:
+                return None
+            return maybe.pop() if len(maybe) == 1 else None
+    if left.is_constant and right.is_constant:
+        return bool(left.constant is right.constant or left.constant == right.constant)
+    return None
+
+
+def without_none(value: Value) -> Value:
+    """A value that is known not to be None."""
+    kept = value.constants - {(type(None), None)}
+    return Value(value.operations, kept, value.things) if kept != value.constants else value

@@ -1,0 +1,368 @@
+"""Calls of libraries, Python's own functions among them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence as Row
+
+from autodist.program import EMPTY, MANY, UNKNOWN, Value, constant, joined
+from autodist.trace.calls import Keywords
+from autodist.trace.data import Data
+from autodist.trace.names import thing
+from autodist.trace.objects import ALIASES, is_class_like
+from autodist.trace.things import (
+    Class,
+    External,
+    Frame,
+    Function,
+    LocalModule,
+    Mapping,
+    Method,
+    Object,
+    Partial,
+    Sequence,
+    Stream,
+)
+
+OBJECTS = frozenset(
+    "ddp data_parallel sharded_ddp fully_sharded loader dataset sampler batch_sampler optimizer scheduler module loss "
+    "tracker writer progress reader scaler average device generator distribution".split()
+)
+"""Roles of classes whose objects are told apart."""
+NUMBERS = frozenset(["builtins.int", "builtins.float", "builtins.bool", "builtins.round", "builtins.abs"])
+GOING = frozenset("zip enumerate map filter reversed sorted iter list tuple set frozenset range".split())
+TENSORS = frozenset(
+    "Tensor Variable FloatTensor DoubleTensor LongTensor HalfTensor IntTensor BoolTensor ByteTensor Size".split()
+)
+
+
+class Libraries(Data):
+    """What functions and classes of libraries give."""
+
+    def library_call(self, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
+        root, _, short = name.rpartition(".")
+        if root == "builtins":
+            handler = getattr(self, "builtin_" + short, None)
+            if handler is not None:
+                known: Value | None = handler(node, frame, list(inputs), keywords)
+                if known is not None:
+                    return known
+        elif root in ("functools", "collections", "copy", "itertools", "contextlib", "operator", "dataclasses"):
+            handler = getattr(self, "standard_" + short, None)
+            if handler is not None:
+                return handler(node, frame, list(inputs), keywords)  # type: ignore[no-any-return]
+        if (name in ALIASES or short in ALIASES or self.catalog.has(name, "transparent")) and inputs:
+            self.record(name, node, frame, inputs, keywords)
+            return inputs[0]
+        if name == "torch.utils.data.random_split" and inputs:
+            self.effect("random_split", self.record(name, node, frame, inputs, keywords))
+            return self.sequence(node, None, inputs[0])
+        roles = self.catalog.roles(name)
+        if roles & OBJECTS or is_class_like(name) and short not in TENSORS and root not in ("torch.nn.parameter",):
+            if short != "Parameter" and not (root == "builtins" or "print" in roles):
+                return thing(self.library_object(name, roles, node, frame, inputs, keywords))
+        self.callbacks(node, frame, [*inputs, *keywords.values()])
+        result = self.record(name, node, frame, inputs, keywords)
+        for role in sorted(roles):
+            self.effect(role, result)
+        return result
+
+    # Python's own
+
+    def builtin_len(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value | None:
+        if not inputs:
+            return None
+        found, rest = EMPTY, Value(inputs[0].operations, inputs[0].constants)
+        for each in inputs[0].things:
+            if isinstance(each, Object):
+                found |= self.length(each, node, frame)
+            elif isinstance(each, Sequence) and (parts := self.parts(thing(each))) is not None:
+                found |= constant(len(parts))
+            else:
+                found |= self.record("builtins.len", node, frame, [thing(each)])
+        if rest.is_constant and hasattr(rest.constant, "__len__"):
+            return found | constant(len(rest.constant))
+        return found | (self.record("builtins.len", node, frame, [rest]) if rest.operations else EMPTY)
+
+    def builtin_range(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        bounds = [each.constant for each in inputs]
+        if all(type(each) is int for each in bounds) and 0 < len(bounds) <= 3 and 0 not in bounds[2:]:
+            numbers = range(*bounds)
+            if len(numbers) <= 8:
+                return self.sequence(node, [constant(each) for each in numbers], kind="range")
+        index = self.record("range.index", node, frame, inputs)
+        return self._stream(node, index, joined(inputs))
+
+    def stream_of(self, one: Object, node: ast.AST, frame: Frame) -> Value:
+        return self.builtin_iter(node, frame, [thing(one)], {})
+
+    def _stream(self, node: ast.AST, element: Value, over: Value, tag: object = "stream") -> Value:
+        made: Stream = self.make(node, Stream, tag)
+        if made.element != made.element | element or made.over != made.over | over:
+            made.element, made.over, made.version = made.element | element, made.over | over, made.version + 1
+        return thing(made)
+
+    def builtin_enumerate(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        parts = self.parts(inputs[0]) if inputs else None
+        if parts is not None:
+            pairs = [self._pair(node, constant(at), each, ("pair", at)) for at, each in enumerate(parts)]
+            return self.sequence(node, pairs)
+        index = self.record("range.index", node, frame, inputs[1:])
+        element = self.element(inputs[0], node, frame) if inputs else EMPTY
+        return self._stream(node, self._pair(node, index, element, "pair"), joined(inputs[:1]))
+
+    def builtin_zip(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        told = [self.parts(each) for each in inputs]
+        if inputs and all(each is not None for each in told):
+            rows = zip(*[each or [] for each in told], strict=False)
+            tuples = [self._tuple(node, list(row), ("row", at)) for at, row in enumerate(rows)]
+            return self.sequence(node, tuples)
+        elements = [self.record_element(each, node, frame, at) for at, each in enumerate(inputs)]
+        if "*" in keywords:  # `zip(*batch)`: one stream for each field
+            fields = keywords["*"]
+            parts = self.parts(fields)
+            listed = [self._stream(node, each, fields, ("field", at)) for at, each in enumerate(parts or ())]
+            return self.sequence(node, listed if parts is not None else None, EMPTY if parts is not None else fields)
+        return self._stream(node, self._tuple(node, elements, "row"), joined(inputs))
+
+    def record_element(self, value: Value, node: ast.AST, frame: Frame, tag: object) -> Value:
+        """An element of one of several things that are gone through side by side."""
+        with self.told_apart((node, "side", tag)):
+            return self.element(value, node, frame)
+
+    def _tuple(self, node: ast.AST, parts: list[Value], tag: object) -> Value:
+        made: Sequence = self.make(node, lambda n, g: Sequence(n, g, kind="tuple"), tag)
+        if made.parts is None or len(made.parts) != len(parts):
+            made.parts = parts
+        joint = [a | b for a, b in zip(made.parts, parts, strict=True)]
+        made.version += joint != made.parts
+        made.parts = joint
+        return thing(made)
+
+    def builtin_map(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        if len(inputs) < 2:
+            return EMPTY
+        parts = self.parts(inputs[1]) if len(inputs) == 2 else None
+        if parts is not None and len(parts) <= 8:
+            results = []
+            for at, each in enumerate(parts):
+                with self.told_apart((node, at)):
+                    results.append(self.call(inputs[0], node, frame, [each], {}))
+            return self.sequence(node, results)
+        elements = [self.record_element(each, node, frame, at) for at, each in enumerate(inputs[1:])]
+        with self.within("loop", node, frame, joined(inputs[1:])):
+            result = self.call(inputs[0], node, frame, elements, {})
+        return self._stream(node, result, joined(inputs[1:]))
+
+    def builtin_filter(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        element = self.element(inputs[-1], node, frame) if inputs else EMPTY
+        if len(inputs) == 2:
+            self.call(inputs[0], node, frame, [element], {})
+        return self._stream(node, element, joined(inputs[-1:]))
+
+    def builtin_iter(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        if any(isinstance(each, Stream) for each in inputs[0].things):
+            return inputs[0]
+        return self._stream(node, self.element(inputs[0], node, frame), inputs[0])
+
+    def builtin_next(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        default = inputs[1] if len(inputs) > 1 else EMPTY
+        return self.next_of(inputs[0], node, frame) | default
+
+    def builtin_reversed(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        parts = self.parts(inputs[0])
+        if parts is not None:
+            return self.sequence(node, parts[::-1])
+        return self._stream(node, self.element(inputs[0], node, frame), inputs[0])
+
+    def builtin_list(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        if not inputs:
+            return self.sequence(node, [] if "*" not in keywords else None, keywords.get("*", EMPTY))
+        parts = self.parts(inputs[0])
+        if inputs[0].operations and not inputs[0].things:
+            return self.record("builtins.list", node, frame, inputs)
+        return self.sequence(node, parts, EMPTY if parts is not None else self.element(inputs[0], node, frame))
+
+    builtin_tuple = builtin_list
+    builtin_set = builtin_list
+    builtin_frozenset = builtin_list
+
+    def builtin_sorted(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        element = self.element(inputs[0], node, frame)
+        if "key" in keywords:
+            self.call(keywords["key"], node, frame, [element], {})
+        return self.sequence(node, None, element)
+
+    def builtin_dict(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        made: Mapping = self.make(node, Mapping)
+        for each in inputs:
+            self._take_over(made, each)
+            for pair in self.parts(each) or [self.element(each, node, frame)]:
+                both = self.parts(pair)
+                if both is not None and len(both) == 2:
+                    self.put(made, both[0], both[1])
+        for key, value in keywords.items():
+            self.put(made, constant(key), value)
+        return thing(made)
+
+    standard_OrderedDict = builtin_dict
+    standard_Counter = builtin_dict
+
+    def standard_asdict(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        one = next((each for each in inputs[0].things if isinstance(each, Object)), None) if inputs else None
+        return self.make_mapping_of(one, node) if one is not None else EMPTY
+
+    def builtin_globals(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        made: Mapping = self.make(node, Mapping)
+        for name, value in frame.module.names.items():
+            self.bind(made, made.entries, name, value)
+        return thing(made)
+
+    def builtin_isinstance(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        result = self.record("builtins.isinstance", node, frame, inputs)
+        kinds = {each for value in self.parts(inputs[1]) or [inputs[1]] for each in value.things}
+        known = {self._is_of(each, kinds) for each in inputs[0].things}
+        known |= {isinstance(each, _types(kinds)) if _types(kinds) else None for _, each in inputs[0].constants}
+        if inputs[0].operations or len(known) != 1 or None in known:
+            return result
+        return constant(known.pop())
+
+    def _is_of(self, one: object, kinds: set[object]) -> bool | None:
+        """Whether a thing is an instance of one of some classes, if that is known."""
+        if isinstance(one, Object):
+            line = set(one.cls.line()) if one.cls is not None else {External(one.name)}
+            if line & kinds:
+                return True
+            local = all(isinstance(each, Class) for each in kinds) and one.cls is not None
+            return False if local else None
+        builtin = {"Sequence": one.kind if isinstance(one, Sequence) else "", "Mapping": "dict"}.get(type(one).__name__)
+        return External(f"builtins.{builtin}") in kinds if builtin else None
+
+    def builtin_getattr(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        default = inputs[2] if len(inputs) > 2 else EMPTY
+        names = [each for _, each in inputs[1].constants if isinstance(each, str)]
+        if names and not inputs[1].operations:
+            found = joined(self._told(inputs[0], name, node, frame) for name in names)
+            return found if found is not EMPTY and not inputs[0].operations else found | default
+        several = EMPTY
+        libraries = [each for each in inputs[0].things if isinstance(each, External)]
+        if libraries:  # `getattr(models, args.arch)`
+            return Value(things=frozenset(External(f"{each.name}.?") for each in libraries))
+        for each in inputs[0].things:
+            if isinstance(each, LocalModule):
+                held = [v for n, v in each.frame.names.items() if not n.startswith("_")]
+                several |= joined(
+                    Value(things=frozenset(t for t in v.things if isinstance(t, (Function, Class)))) for v in held
+                )
+        return several or self.record("builtins.getattr", node, frame, inputs)
+
+    def _told(self, base: Value, name: str, node: ast.AST, frame: Frame) -> Value:
+        with self.told_apart((node, name)):
+            return self.attribute(base, name, node, frame)
+
+    def builtin_hasattr(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        name = inputs[1].constant if len(inputs) > 1 else UNKNOWN
+        if isinstance(name, str) and not inputs[0].operations and len(inputs[0].things) == 1:
+            (one,) = inputs[0].things
+            if isinstance(one, Object) and one.cls is not None:
+                self.read(one)
+                if name in one.attributes or one.cls.find(name):
+                    return constant(True)
+                if not one.cls.libraries:
+                    return constant(False)
+        return self.record("builtins.hasattr", node, frame, inputs)
+
+    def builtin_setattr(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        for _, name in inputs[1].constants:
+            if isinstance(name, str):
+                self.store_attribute(inputs[0], name, inputs[2], node, frame)
+        return constant(None)
+
+    def builtin_vars(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value | None:
+        one = next(iter(inputs[0].things), None) if inputs else None
+        return self.make_mapping_of(one, node) if isinstance(one, Object) else None
+
+    def builtin_type(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value | None:
+        classes = [each.cls for each in inputs[0].things if isinstance(each, Object) and each.cls is not None]
+        return Value(things=frozenset(classes)) if classes else None
+
+    def builtin_str(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value | None:
+        if inputs and inputs[0].is_constant:
+            return constant(str(inputs[0].constant))
+        return None
+
+    def _number(self, make: type, node: ast.AST, frame: Frame, inputs: list[Value]) -> Value | None:
+        if inputs and inputs[0].is_constant:
+            try:
+                return constant(make(inputs[0].constant))
+            except (TypeError, ValueError):
+                return MANY
+        return MANY if inputs and inputs[0] == MANY else None
+
+    def builtin_int(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value | None:
+        return self._number(int, node, frame, inputs)
+
+    def builtin_float(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value | None:
+        return self._number(float, node, frame, inputs)
+
+    def builtin_callable(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value | None:
+        called = [isinstance(each, (Function, Method, Class, Object, External)) for each in inputs[0].things]
+        return constant(True) if called and all(called) and not inputs[0].operations else None
+
+    # the standard library
+
+    def standard_partial(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        made = self.make(node, lambda n, g: Partial(inputs[0], tuple(inputs[1:]), dict(keywords)))
+        return thing(made)
+
+    def standard_deepcopy(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        found = self.record("copy.deepcopy", node, frame, [inputs[0]]) if inputs[0].operations else EMPTY
+        for each in inputs[0].things:
+            if isinstance(each, Object):
+                one: Object = self.make(node, lambda n, g: Object(n, g), each)
+                one.name, one.cls, one.roles, one.source = each.name, each.cls, each.roles, each.source
+                one.attributes, one.inputs, one.keywords = dict(each.attributes), each.inputs, each.keywords
+                found |= thing(one)
+            else:
+                found |= thing(each)
+        return found | Value(constants=inputs[0].constants)
+
+    standard_copy = standard_deepcopy
+
+    def standard_defaultdict(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        made: Mapping = self.make(node, Mapping)
+        if inputs:
+            default = self.call(inputs[0], node, frame, [], {})
+            self._anywhere(made, default, MANY)
+        return thing(made)
+
+    def standard_deque(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        return self.builtin_list(node, frame, inputs, {})
+
+    def standard_cycle(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        return self._stream(node, joined(self.element(each, node, frame) for each in inputs), joined(inputs))
+
+    standard_chain = standard_cycle
+    standard_islice = standard_cycle
+
+    def standard_wraps(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        return EMPTY
+
+    def standard_contextmanager(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        return inputs[0]
+
+    def standard_dataclass(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        return inputs[0] if inputs else EMPTY
+
+    def standard_reduce(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        element = self.element(inputs[1], node, frame)
+        first = inputs[2] if len(inputs) > 2 else element
+        once = self.call(inputs[0], node, frame, [first, element], {})
+        return first | self.call(inputs[0], node, frame, [first | once, element], {})
+
+
+def _types(kinds: set[object]) -> tuple[type, ...]:
+    """The types of Python among some classes, where all of them are."""
+    known = {f"builtins.{each.__name__}": each for each in (int, float, str, bool, list, tuple, dict, bytes)}
+    found = [known.get(each.name) if isinstance(each, External) else None for each in kinds]
+    return tuple(each for each in found if each) if all(found) else ()

@@ -1,0 +1,224 @@
+"""The state of a run: the program recorded so far, the context and the region that it is in."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from collections.abc import Mapping as Map
+from collections.abc import Sequence as Row
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from autodist.catalog import Catalog
+from autodist.program import EMPTY, Effect, Operation, Program, Region, Value, joined
+from autodist.program.graph import RegionKind, gives_tensors
+from autodist.project import Project
+from autodist.trace.things import Frame, Function, Guards, Heap, LocalModule, Object, Slot
+
+MOST_STEPS = 400_000
+UNCERTAIN = frozenset(["loop", "branch", "try"])
+"""Regions that may not run, or run several times."""
+
+
+class Interrupted(Exception):
+    """The script is too large to be followed to its end."""
+
+
+@dataclass(eq=False)
+class Context:
+    """One way in which a function is entered: what it was given there, and what it gave. Entered again from the same
+    place it makes the same operations."""
+
+    function: Function | None
+    parent: Context | None = None
+    arguments: tuple[Value, ...] = ()
+    result: Value = EMPTY
+    done: bool = False
+    active: bool = False
+    operations: dict[Any, Operation] = field(default_factory=dict)
+    regions: dict[Any, Region] = field(default_factory=dict)
+    made: dict[Any, Any] = field(default_factory=dict)
+    called: dict[Any, Context] = field(default_factory=dict)
+    guards: Guards = ()
+    reads: dict[tuple[Heap | Frame, Any], int] = field(default_factory=dict)
+    """The attributes and entries that it has read and had not bound itself, with the versions that it found."""
+    writes: set[tuple[Heap | Frame, Any]] = field(default_factory=set)
+    """Those that it has surely bound."""
+
+    def is_current(self) -> bool:
+        """Whether what it has read is as it was."""
+        return self.done and all(each.version_of(key) == version for (each, key), version in self.reads.items())
+
+
+@dataclass
+class Ending:
+    """How a block is left: what functions return, and the names as they are at `break` and `continue`."""
+
+    returned: list[Value] = field(default_factory=list)
+    yielded: list[Value] = field(default_factory=list)
+
+
+class Machine(ABC):
+    """The state of a run, and what its layers ask of those above them."""
+
+    def __init__(self, project: Project, catalog: Catalog) -> None:
+        self.project, self.catalog = project, catalog
+        self.program = Program()
+        self.context = Context(None)
+        self.main = LocalModule("__main__", Frame(project.entry))
+        self.region = Region("module", project.entry, project.entry.tree)
+        self.guards: Guards = ()
+        self.modules: dict[str, LocalModule] = {}
+        self.contexts: dict[ast.AST, list[Context]] = {}
+        """The contexts of each function."""
+        self.endings: list[Ending] = []
+        self.entered: set[ast.AST] = set()
+        self.changed: dict[Operation, frozenset[Operation]] = {}
+        """What tensors hold after they were changed in place, by the operations that made them."""
+        self._steps = 0
+        self._effects: set[tuple[str, Operation]] = set()
+
+    def tick(self) -> None:
+        """Count one step of the run. Raises Interrupted where there are too many."""
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            raise Interrupted
+
+    # the graph
+
+    def record(
+        self,
+        name: str,
+        node: ast.AST,
+        frame: Frame,
+        inputs: Row[Value] = (),
+        keywords: Map[str, Value] | None = None,
+        owner: Object | None = None,
+        tag: object = None,
+    ) -> Value:
+        """The value of an operation at ``node``. Run again in the same context, it is the same operation, with what it
+        is given then beside what it was given before."""
+        key = node, name, tag
+        found = self.context.operations.get(key)
+        if found is None:
+            number = len(self.program.operations)
+            found = Operation(number, name, tuple(inputs), keywords or {}, frame.source, node, self.region, owner)
+            self.program.operations.append(found)
+            self.context.operations[key] = found
+        elif len(found.inputs) == len(inputs) and found.keywords.keys() == (keywords or {}).keys():
+            found.inputs = tuple(a | b for a, b in zip(found.inputs, inputs, strict=True))
+            found.keywords = {key: value | (keywords or {})[key] for key, value in found.keywords.items()}
+        else:  # `f(*args)` of different tuples
+            found.inputs = (joined([*found.operands, *inputs, *(keywords or {}).values()]),)
+            found.keywords = {}
+        found.is_tensor = found.is_tensor or gives_tensors(name, inputs)
+        return Value(frozenset([found]))
+
+    def effect(self, kind: str, value: Value) -> None:
+        """Note what the operation that gives a value does beside."""
+        for operation in value.operations:
+            if (kind, operation) not in self._effects:
+                self._effects.add((kind, operation))
+                self.program.effects.append(Effect(kind, operation))
+
+    @contextmanager
+    def within(self, kind: RegionKind, node: ast.AST, frame: Frame, subject: Value = EMPTY) -> Iterator[Region]:
+        """Be in a region of this context."""
+        key = kind, node
+        region = self.context.regions.get(key)
+        if region is None:
+            region = Region(kind, frame.source, node, self.region, subject)
+            self.context.regions[key] = region
+        region.subject = region.subject | subject
+        around, guards = self.region, self.guards
+        self.region = region
+        if kind in UNCERTAIN:
+            self.guards = (*guards, region)
+        try:
+            yield region
+        finally:
+            self.region, self.guards = around, guards
+
+    def change(self, before: Value, after: Value) -> None:
+        """Note that a tensor is changed in place: whoever else has it sees what it holds then."""
+        for each in before.operations - after.operations:
+            self.changed[each] = self.changed.get(each, frozenset()) | after.operations
+
+    def current(self, value: Value) -> Value:
+        """A value, with what its tensors may hold by now."""
+        if not self.changed or value.operations.isdisjoint(self.changed):
+            return value
+        found, pending = set(value.operations), list(value.operations)
+        while pending:
+            new = self.changed.get(pending.pop(), frozenset()) - found
+            found |= new
+            pending += new
+        return Value(frozenset(found), value.constants, value.things)
+
+    # objects and what they hold
+
+    def make(self, node: ast.AST, make: Callable[[ast.AST, Guards], Any], tag: object = None) -> Any:
+        """What is allocated at ``node`` in this context: once, however often it is run."""
+        key = node, tag
+        found = self.context.made.get(key)
+        if found is None:
+            found = self.context.made[key] = make(node, self.guards)
+        return found
+
+    def read(self, thing: Heap | Frame, key: Any = None) -> None:
+        """Note that an attribute or an entry was read in the function that is run, or all that an object holds."""
+        context = self.context
+        if context.function is not None and (thing, key) not in context.writes:
+            context.reads.setdefault((thing, key), thing.version_of(key))
+
+    def take_over(self, inner: Context) -> None:
+        """Note what a function has read and bound that was called."""
+        context = self.context
+        if context.function is None:
+            return
+        for place, version in inner.reads.items():
+            if place not in context.writes:
+                context.reads.setdefault(place, version)
+        if self.guards == context.guards:
+            context.writes |= inner.writes
+
+    def bind(self, thing: Heap, slots: dict[Any, Slot], key: Any, value: Value) -> None:
+        """Bind an attribute or an entry. What it held is gone where this surely comes after it was bound."""
+        if self.guards == self.context.guards:
+            self.context.writes.add((thing, key))
+        slot = slots.get(key)
+        if slot is None:
+            slots[key] = Slot(value, self.guards)
+            thing.version += 1
+            return
+        surely = slot.guards[: len(self.guards)] == self.guards
+        held = value if surely else slot.value | value
+        slot.guards = self.guards if surely else slot.guards
+        if held != slot.value:
+            slot.value = held
+            slot.version += 1
+            thing.version += 1
+
+    # what layers ask of those above them
+
+    @abstractmethod
+    def eval(self, node: ast.expr, frame: Frame) -> Value: ...
+
+    @abstractmethod
+    def block(self, body: Row[ast.stmt], frame: Frame) -> bool: ...
+
+    @abstractmethod
+    def attribute(self, base: Value, name: str, node: ast.AST, frame: Frame) -> Value: ...
+
+    @abstractmethod
+    def call(
+        self, callee: Value, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Map[str, Value]
+    ) -> Value: ...
+
+    @abstractmethod
+    def element(self, value: Value, node: ast.AST, frame: Frame) -> Value: ...
+
+    @abstractmethod
+    def import_module(self, name: str) -> LocalModule | None: ...

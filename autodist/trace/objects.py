@@ -1,0 +1,342 @@
+"""Objects: made by classes of the project and of libraries, and modules of torch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence as Row
+from typing import Any
+
+from autodist.program import EMPTY, Value, constant, joined
+from autodist.trace.calls import REST, Calls, Keywords
+from autodist.trace.names import thing
+from autodist.trace.things import Class, External, Frame, Function, Mapping, Method, Object, Sequence, Slot
+
+CONTAINERS = frozenset(f"torch.nn.{name}" for name in ("Sequential", "ModuleList", "ModuleDict", "ParameterList"))
+MODULE = "torch.nn.Module"
+ITSELF = frozenset(
+    "to cuda cpu train eval half float double bfloat16 requires_grad_ apply share_memory type compile".split()
+)
+"""Methods of a module that give the module."""
+WRAPPED = frozenset(["ddp", "data_parallel", "sharded_ddp", "fully_sharded"])
+"""Roles of what wraps a module."""
+WRAPPING = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "ShardedDataParallel")
+ALIASES = frozenset(
+    "torch.compile torch.jit.script copy.copy torch.nn.SyncBatchNorm.convert_sync_batchnorm fully_shard".split()
+)
+"""What gives the module that it is given, as far as its passes go."""
+PARAMETERS = frozenset("parameters named_parameters buffers named_buffers state_dict".split())
+FIELDS = ("dataclasses.dataclass", "typing.NamedTuple", "attr.s", "attrs.define", "pydantic.BaseModel")
+
+
+class Objects(Calls):
+    """What is made of classes, and what calls of it give."""
+
+    def instantiate(self, cls: Class, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
+        roles = (
+            frozenset().union(*(self.catalog.roles(name) for name in cls.libraries)) if cls.libraries else frozenset()
+        )
+        if MODULE in cls.libraries or any(name.startswith("torch.nn.") for name in cls.libraries):
+            roles |= {"module"}
+        one: Object = self.make(node, lambda n, g: Object(n, g, cls=cls, roles=roles), cls)
+        one.source = frame.source
+        made = cls.find("__init__")
+        if made is None:
+            self._given(one, inputs, keywords)
+            self._fields(one, cls, inputs, keywords)
+        else:
+            for each in made[1].things:
+                if isinstance(each, Function):
+                    self.enter(each, node, frame, [thing(one), *inputs], keywords)
+        return thing(one)
+
+    def _given(self, one: Object, inputs: Row[Value], keywords: Keywords) -> None:
+        """Keep what the class of a library was made with."""
+        if len(one.inputs) == len(inputs):
+            one.inputs = tuple(a | b for a, b in zip(one.inputs, inputs, strict=True))
+        else:
+            one.inputs = tuple(inputs)
+        one.keywords = {**one.keywords, **keywords}
+
+    def _fields(self, one: Object, cls: Class, inputs: Row[Value], keywords: Keywords) -> None:
+        """The attributes of a dataclass or a named tuple."""
+        names: dict[str, ast.expr | None] = {}
+        for each in reversed([each for each in cls.line() if isinstance(each, Class)]):
+            for statement in each.node.body:
+                if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                    names[statement.target.id] = statement.value
+        for place, (name, default) in enumerate(names.items()):
+            if place < len(inputs):
+                self.bind(one, one.attributes, name, inputs[place])
+            elif name in keywords:
+                self.bind(one, one.attributes, name, keywords[name])
+            elif default is not None:
+                self.bind(one, one.attributes, name, self._default(default, cls, name))
+
+    def _default(self, default: ast.expr, cls: Class, name: str) -> Value:
+        """What a field holds that is not given: a literal, or what `field(default_factory=...)` makes."""
+        if isinstance(default, ast.Call):
+            for keyword in default.keywords:
+                value = self.eval(keyword.value, cls.frame)
+                if keyword.arg == "default_factory":
+                    return self.call(value, default, cls.frame, [], {})
+                if keyword.arg == "default":
+                    return value
+        return cls.frame.names.get(name, EMPTY)
+
+    def library_object(
+        self, name: str, roles: frozenset[str], node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
+    ) -> Object:
+        """An object of a class of a library."""
+        one: Object = self.make(node, lambda n, g: Object(n, g, name=name, roles=roles), name)
+        one.source = frame.source
+        self._given(one, inputs, keywords)
+        self.effect("make", self.record(name + ".__init__", node, frame, inputs, keywords, owner=one))
+        return one
+
+    # calling objects
+
+    def call_object(self, one: Object, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
+        if one.cls is None:
+            return self._call_library_object(one, node, frame, inputs, keywords)
+        for name in ("__call__", "forward"):
+            found = one.cls.find(name)
+            if found is not None and (name == "__call__" or "module" in one.roles):
+                for each in found[1].things:
+                    if isinstance(each, Function):
+                        given = [*inputs] if each.role == "staticmethod" else [thing(one), *inputs]
+                        return self._with_hooks(one, self.enter(each, node, frame, given, keywords), node, frame)
+        if any(name in CONTAINERS for name in one.cls.libraries):
+            return self._in_sequence(one, node, frame, inputs)
+        library = next(iter(one.cls.libraries), "object")
+        return self.record(library, node, frame, inputs, keywords, owner=one)
+
+    def _with_hooks(self, one: Object, result: Value, node: ast.AST, frame: Frame) -> Value:
+        hooks = one.attributes.get("hook")
+        if hooks is not None:
+            result |= self.call(hooks.value, node, frame, [thing(one), EMPTY, result], {})
+        return result
+
+    def _call_library_object(
+        self, one: Object, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
+    ) -> Value:
+        short = one.name.rpartition(".")[2]
+        inner = one.argument("module", 0)
+        if inner is not None and (short in WRAPPING or one.roles & WRAPPED):
+            return self.call(inner, node, frame, inputs, keywords)
+        if one.name in CONTAINERS:
+            return self._in_sequence(one, node, frame, inputs)
+        if short == "Compose" and one.inputs:
+            return self._each_in_turn(self.parts(one.inputs[0]), one.inputs[0], node, frame, inputs)
+        return self.record(one.name, node, frame, inputs, keywords, owner=one)
+
+    def _in_sequence(self, one: Object, node: ast.AST, frame: Frame, inputs: Row[Value]) -> Value:
+        self.read(one)
+        return self._each_in_turn(self.layers(one), thing(one), node, frame, inputs)
+
+    def _each_in_turn(
+        self, layers: list[Value] | None, held: Value, node: ast.AST, frame: Frame, inputs: Row[Value]
+    ) -> Value:
+        """Call layers one after the other."""
+        value = inputs[0] if inputs else EMPTY
+        if layers is None:  # of a number that is not known
+            for _ in range(2):
+                value |= self.call(self.element(held, node, frame), node, frame, [value], {})
+            return value
+        for number, layer in enumerate(layers):
+            with self.told_apart((node, number)):
+                value = self.call(layer, node, frame, [value], {})
+        return value
+
+    def layers(self, one: Object) -> list[Value] | None:
+        """The layers of a container of torch, in order, if they are known."""
+        added = [slot.value for key, slot in one.attributes.items() if isinstance(key, str) and key != "hook"]
+        inputs: list[Value] | None = list(one.inputs)
+        if len(one.inputs) == 1:
+            tables = [each for each in one.inputs[0].things if isinstance(each, Mapping)]
+            if tables:
+                inputs = [slot.value for slot in tables[0].entries.values()]
+            elif any(isinstance(each, Sequence) for each in one.inputs[0].things):
+                inputs = self.parts(one.inputs[0])
+        unknown = inputs is None or "some" in one.attributes or REST in one.keywords
+        return None if unknown else [*(inputs or ()), *added]
+
+    def element_of(self, one: Any, node: ast.AST, frame: Frame) -> Value:
+        if isinstance(one, Object) and any(name in CONTAINERS for name in one.library_names):
+            self.read(one)
+            layers = self.layers(one)
+            more = one.attributes["some"].value if "some" in one.attributes else EMPTY
+            more |= one.keywords.get(REST, EMPTY)
+            given = joined(self.element(each, node, frame) if layers is None else each for each in one.inputs)
+            return (joined(layers) if layers is not None else given) | more
+        return super().element_of(one, node, frame)
+
+    def parts(self, value: Value) -> list[Value] | None:
+        if len(value.things) == 1 and not (value.operations or value.constants):
+            (one,) = value.things
+            if isinstance(one, Object) and any(name in CONTAINERS for name in one.library_names):
+                self.read(one)
+                return self.layers(one)
+            if isinstance(one, Object) and one.cls is not None and "typing.NamedTuple" in one.cls.libraries:
+                return [slot.value for slot in one.attributes.values()]
+        return super().parts(value)
+
+    def item_of_object(self, one: Object, key: Value, node: ast.AST, frame: Frame) -> Value:
+        entry = one.attributes.get(("entry", key.constant))
+        if entry is not None:
+            return entry.value
+        if any(name in CONTAINERS for name in one.library_names):
+            layers, place = self.layers(one), key.constant
+            table = [each for value in one.inputs for each in value.things if isinstance(each, Mapping)]
+            if table and isinstance(place, str):
+                return self.entry(table[0], key, node, frame)
+            if layers is not None and type(place) is int and -len(layers) <= place < len(layers):
+                return layers[place]
+            return self.element_of(one, node, frame)
+        return super().item_of_object(one, key, node, frame)
+
+    # methods of libraries
+
+    def object_method(
+        self, one: Object, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
+    ) -> Value:
+        if is_module(one):
+            known = self._module_method(one, name, node, frame, inputs, keywords)
+            if known is not None:
+                return known
+        names = one.library_names
+        if name in ("__iter__", "__next__"):
+            return self.element_of(one, node, frame) if name == "__next__" else self.stream_of(one, node, frame)
+        if "optimizer" in one.roles and name == "step" and (inputs or "closure" in keywords):
+            loss = self.call(keywords.get("closure", joined(inputs[:1])), node, frame, [], {})
+            self._note_method(one, name, self.record(f"{names[0]}.step", node, frame, inputs, keywords, owner=one))
+            return loss
+        self.callbacks(node, frame, [*inputs, *keywords.values()])
+        result = self.record(f"{names[0] if names else 'object'}.{name}", node, frame, inputs, keywords, owner=one)
+        self._note_method(one, name, result)
+        return result
+
+    def stream_of(self, one: Object, node: ast.AST, frame: Frame) -> Value:
+        """`iter(loader)`"""
+        raise NotImplementedError
+
+    def callbacks(self, node: ast.AST, frame: Frame, given: Row[Value]) -> None:
+        """Run the functions that a library is given to call: of their arguments nothing is known."""
+        for value in given:
+            for each in value.things:
+                function = each.function if isinstance(each, Method) else each
+                if isinstance(each, Object) and each.cls is not None and "module" not in each.roles:
+                    found = each.cls.find("__call__")  # `study.optimize(Objective(data))`
+                    function = next(iter(found[1].things), None) if found is not None else None
+                if isinstance(function, Function) and function.node not in self.entered:
+                    self.call(thing(each), node, frame, [], {"*": self.record("callback", node, frame)})
+
+    def _note_method(self, one: Object, name: str, result: Value) -> None:
+        """Note what a method of an object of a library does, by what the object is."""
+        for role in sorted(one.roles):
+            self.effect(f"{role}.{name}", result)
+        for library in one.library_names:
+            for role in sorted(self.catalog.roles(f"{library}.{name}")):
+                self.effect(role, result)
+
+    def _module_method(
+        self, one: Object, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
+    ) -> Value | None:
+        """The methods that torch gives every module."""
+        if name in ("__init__", "super"):
+            self._given(one, inputs, keywords)
+            return constant(None)
+        if name == "forward":
+            return self.call_object(one, node, frame, inputs, keywords)
+        if name in ITSELF:
+            self.effect("module." + name, self.record(f"{MODULE}.{name}", node, frame, inputs, keywords, owner=one))
+            return thing(one)
+        if name in ("append", "add_module", "register_module", "insert") and inputs:
+            key = (
+                inputs[0].constant
+                if len(inputs) > 1
+                else f"#{getattr(node, 'lineno', 0)}:{getattr(node, 'col_offset', 0)}"
+            )
+            certain = self.guards == one.guards and isinstance(key, str)
+            self.bind(one, one.attributes, key if certain else "some", inputs[-1] | self._some(one, certain))
+            return thing(one)
+        if name in ("extend", "update") and inputs:
+            self.bind(one, one.attributes, "some", self._some(one, False) | self.element(inputs[0], node, frame))
+            return thing(one)
+        if name in ("register_buffer", "register_parameter") and len(inputs) > 1:
+            self.bind(one, one.attributes, inputs[0].constant or "buffer", inputs[1])
+            return constant(None)
+        if name == "register_forward_hook" and inputs:
+            one.attributes.setdefault("hook", Slot(inputs[0], self.guards))
+        if name in ("children", "modules", "values") or name.startswith("named_") and name not in PARAMETERS:
+            inner = joined(self.parts_of(one, name in ("modules", "named_modules")))
+            if name.startswith("named_"):
+                inner = self._pair(node, self.record(f"{MODULE}.{name}", node, frame, owner=one), inner, "named")
+            return self.sequence(node, None, inner)
+        if name == "items":
+            return self.sequence(node, None, self._pair(node, EMPTY, self.element_of(one, node, frame), "item"))
+        if name in PARAMETERS:
+            found = self.record(f"{MODULE}.{name}", node, frame, [thing(one)], owner=one)
+            return found
+        return None
+
+    def _some(self, one: Object, certain: bool) -> Value:
+        held = one.attributes.get("some")
+        return held.value if held is not None and not certain else EMPTY
+
+    def parts_of(self, one: Object, deep: bool = True) -> list[Value]:
+        """The modules within a module: itself and all, or those right below it."""
+        found: dict[Object, None] = {one: None} if deep else {}
+        pending = [one]
+        while pending:
+            each = pending.pop()
+            self.read(each)
+            for value in (*each.contents(), *each.inputs):
+                for inner in ordered_modules(value):
+                    if inner not in found and inner is not one:
+                        found[inner] = None
+                        pending += [inner] if deep else []
+        return [thing(each) for each in found]
+
+    def class_method(
+        self, cls: Class, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
+    ) -> Value:
+        if name == "apply" and "torch.autograd.Function" in cls.libraries:
+            ctx = Object(node, self.guards, name="torch.autograd.function.FunctionCtx")
+            ctx = self.make(node, lambda n, g: ctx, "ctx")
+            found = cls.find("forward")
+            for each in found[1].things if found is not None else ():
+                if isinstance(each, Function):
+                    return self.enter(each, node, frame, [thing(ctx), *inputs], keywords)
+        if name in ("from_pretrained", "from_config"):
+            return self.instantiate(cls, node, frame, inputs[:1], {})
+        return self.record(f"{next(iter(cls.libraries), 'object')}.{name}", node, frame, inputs, keywords)
+
+
+def ordered_modules(value: Value) -> list[Object]:
+    """The modules that a value may be, or holds."""
+    found: dict[Object, None] = {}
+    pending, seen = [value], set()
+    while pending:
+        for each in pending.pop().things:
+            if isinstance(each, Object) and "module" in each.roles:
+                found[each] = None
+            elif isinstance(each, (Sequence, Mapping)) and each not in seen:
+                seen.add(each)
+                pending.extend(each.contents())
+            elif isinstance(each, Method) and isinstance(each.owner, Object) and "module" in each.owner.roles:
+                found[each.owner] = None
+    return list(found)
+
+
+def is_module(one: Object) -> bool:
+    """Whether it is a module of torch, or wraps one."""
+    return bool(one.roles & ({"module", "loss"} | WRAPPED)) or one.name.rpartition(".")[2] in WRAPPING
+
+
+def is_class_like(name: str) -> bool:
+    """Whether a name of a library is that of a class: `Tokenizer`, not `tokenize`."""
+    short = name.rpartition(".")[2]
+    return short[:1].isupper() and not short.isupper()
+
+
+__all__ = ["External", "Objects", "is_class_like", "ordered_modules"]

@@ -1,0 +1,456 @@
+"""Statements: what a block does to names, and how it is left."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Row
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+from autodist.program import EMPTY, Value, constant, joined
+from autodist.trace import folding
+from autodist.trace.expressions import Expressions
+from autodist.trace.machine import Context
+from autodist.trace.names import thing
+from autodist.trace.things import Class, External, Frame, Function, Mapping, Object, Sequence, Stream
+
+Names = dict[str, Value]
+UNROLLED = 8
+"""Loops over literal lists of so many elements are run for each apart."""
+ROUNDS = 4
+"""How often the body of a loop is run at most until its names change no more."""
+
+
+def merged(one: Names, other: Names) -> Names:
+    """The names where two ways meet."""
+    if one is other:
+        return one
+    result = dict(one)
+    for name, value in other.items():
+        result[name] = result[name] | value if name in result else value
+    return result
+
+
+class Statements(Expressions):
+    """Statements of every kind but imports."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._jumps: list[tuple[list[Names], list[Names]]] = []
+        """The names at each `continue` and `break` of the loops around."""
+
+    def block(self, body: Row[ast.stmt], frame: Frame) -> bool:
+        """Run statements. Whether their end is reached."""
+        for statement in body:
+            self.tick()
+            handler = self._doers.get(type(statement))
+            if handler is None:
+                handler = self._doers[type(statement)] = getattr(self, "do_" + type(statement).__name__, self._do_other)
+            if handler(statement, frame) is False:
+                return False
+        return True
+
+    @cached_property
+    def _doers(self) -> dict[type[ast.stmt], Callable[[Any, Frame], bool | None]]:
+        return {}
+
+    def _do_other(self, node: ast.stmt, frame: Frame) -> None:
+        for each in ast.iter_child_nodes(node):
+            if isinstance(each, ast.expr):
+                self.eval(each, frame)
+
+    def do_Expr(self, node: ast.Expr, frame: Frame) -> None:
+        self.eval(node.value, frame)
+
+    def do_Pass(self, node: ast.Pass, frame: Frame) -> None:
+        """Nothing."""
+
+    def do_Return(self, node: ast.Return, frame: Frame) -> bool:
+        value = self.eval(node.value, frame) if node.value is not None else constant(None)
+        if self.endings:
+            self.endings[-1].returned.append(value)
+        return False
+
+    def do_Raise(self, node: ast.Raise, frame: Frame) -> bool:
+        for each in (node.exc, node.cause):
+            if each is not None:
+                self.eval(each, frame)
+        return False
+
+    def do_Continue(self, node: ast.Continue, frame: Frame) -> bool:
+        if self._jumps:
+            self._jumps[-1][0].append(dict(frame.names))
+        return False
+
+    def do_Break(self, node: ast.Break, frame: Frame) -> bool:
+        if self._jumps:
+            self._jumps[-1][1].append(dict(frame.names))
+        return False
+
+    def do_Delete(self, node: ast.Delete, frame: Frame) -> None:
+        for each in node.targets:
+            if not isinstance(each, ast.Name):
+                self._do_other(node, frame)
+
+    # binding
+
+    def do_Assign(self, node: ast.Assign, frame: Frame) -> None:
+        value = self.eval(node.value, frame)
+        for target in node.targets:
+            self.assign(target, value, frame)
+
+    def do_AnnAssign(self, node: ast.AnnAssign, frame: Frame) -> None:
+        if node.value is not None:
+            self.assign(node.target, self.eval(node.value, frame), frame)
+
+    def do_AugAssign(self, node: ast.AugAssign, frame: Frame) -> None:
+        before = self.eval(node.target, frame)
+        value = self.eval(node.value, frame)
+        for each in before.things:
+            if isinstance(each, Sequence) and isinstance(node.op, ast.Add):
+                for part in self.parts(value) or [self.element(value, node.value, frame)]:
+                    self.grow(each, part)
+                if not before.operations:
+                    return
+        self.assign(node.target, self.binary(node, node.op, before, value, frame), frame)
+
+    def assign(self, target: ast.expr, value: Value, frame: Frame) -> None:
+        """Bind a name, an attribute, an entry, or several."""
+        if isinstance(target, ast.Name):
+            self.bind_name(target.id, value, frame)
+            self.program.values[target] = self.program.at(target) | value
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            self._unpack(target, value, frame)
+        elif isinstance(target, ast.Starred):
+            self.assign(target.value, self.sequence(target, None, self.element(value, target, frame)), frame)
+        elif isinstance(target, ast.Attribute):
+            self.store_attribute(self.eval(target.value, frame), target.attr, value, target, frame)
+        elif isinstance(target, ast.Subscript):
+            base, key = self.eval(target.value, frame), self.eval(target.slice, frame)
+            for each in base.things:
+                self._store_item(each, key, value, target, frame)
+            if base.operations:
+                self.assign_result(target, base, [key, value], "setitem", frame)
+
+    def assign_result(self, target: ast.Subscript, base: Value, given: Row[Value], name: str, frame: Frame) -> None:
+        """What a tensor holds after some of its numbers have been changed in place."""
+        changed = self.record(name, target, frame, [Value(base.operations), *given])
+        self.change(base, changed)
+        home = target.value
+        if isinstance(home, (ast.Name, ast.Attribute)):
+            self.assign(home, changed | Value(constants=base.constants, things=base.things), frame)
+
+    def _store_item(self, one: Any, key: Value, value: Value, node: ast.Subscript, frame: Frame) -> None:
+        if isinstance(one, Object) and one.cls is not None and one.cls.find("__setitem__"):
+            self.call(self.attribute(thing(one), "__setitem__", node, frame), node, frame, [key, value], {})
+        elif isinstance(one, Object):
+            self.bind(one, one.attributes, ("entry", key.constant), value)
+        else:
+            self.store_entry(one, key, value)
+
+    def _unpack(self, target: ast.Tuple | ast.List, value: Value, frame: Frame) -> None:
+        count = len(target.elts)
+        stars = [at for at, each in enumerate(target.elts) if isinstance(each, ast.Starred)]
+        parts = self.parts(value)
+        if parts is not None and stars and len(parts) >= count - 1:
+            at, after = stars[0], len(parts) - (count - 1 - stars[0])
+            parts = [*parts[:at], self.sequence(target.elts[at], parts[at:after]), *parts[after:]]
+            for each, part in zip(target.elts, parts, strict=True):
+                self.assign(each.value if isinstance(each, ast.Starred) else each, part, frame)
+            return
+        for place, each in enumerate(target.elts):
+            if parts is not None and len(parts) == count:
+                self.assign(each, parts[place], frame)
+            elif stars and place > stars[0]:
+                self.assign(each, self._nth(value, place - count, target, frame), frame)
+            else:
+                self.assign(each, self._nth(value, place, target, frame), frame)
+
+    def _nth(self, value: Value, place: int, node: ast.AST, frame: Frame) -> Value:
+        """What stands at a place of what may be one of several things."""
+        found = EMPTY
+        for each in value.things:
+            if isinstance(each, (Sequence, Stream)):
+                parts = self.parts(thing(each))
+                told = parts is not None and -len(parts) <= place < len(parts)
+                found |= parts[place] if parts is not None and told else each.element
+            elif isinstance(each, Object):
+                found |= self.item_of_object(each, constant(place), node, frame)
+            else:
+                found |= self.element_of(each, node, frame)
+        if value.operations:
+            found |= self.record("getitem", node, frame, [Value(value.operations), constant(place)], tag=place)
+        return found
+
+    # branches
+
+    def do_If(self, node: ast.If, frame: Frame) -> bool:
+        test = self.eval(node.test, frame)
+        known = self.decided(node.test, test, frame)
+        if known is not None:
+            return self.block(node.body if known else node.orelse, frame)
+        self.tested(node.test, test)
+        before = frame.names
+        frame.names = dict(before)
+        self._narrow(node.test, True, frame)
+        with self.within("branch", _first(node.body), frame, test):
+            falls = self.block(node.body, frame)
+        after = frame.names
+        frame.names = dict(before)
+        self._narrow(node.test, False, frame)
+        if node.orelse:
+            with self.within("branch", _first(node.orelse), frame, test):
+                other = self.block(node.orelse, frame)
+        else:
+            other = True
+        if falls and other:
+            frame.names = merged(after, frame.names)
+        elif falls:
+            frame.names = after
+        return falls or other
+
+    def _narrow(self, test: ast.expr, holds: bool, frame: Frame) -> None:
+        """In the branch where `x is not None` holds, `x` is not None."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            self._narrow(test.operand, not holds, frame)
+            return
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is holds:
+            for each in test.values:
+                self._narrow(each, holds, frame)
+            return
+        name = test
+        if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Is, ast.IsNot)):
+            if not (isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None):
+                return
+            name, holds = test.left, holds is isinstance(test.ops[0], ast.IsNot)
+        if isinstance(name, ast.Name) and holds and name.id in frame.names:
+            frame.names[name.id] = folding.without_none(frame.names[name.id])
+
+    def do_Match(self, node: ast.Match, frame: Frame) -> bool:
+        subject = self.eval(node.subject, frame)
+        self.tested(node.subject, subject)
+        before, ways = frame.names, []
+        for case in node.cases:
+            frame.names = dict(before)
+            with self.within("branch", case, frame, subject):
+                for each in ast.walk(case.pattern):
+                    if isinstance(each, (ast.MatchAs, ast.MatchStar)) and each.name:
+                        frame.names[each.name] = subject
+                if self.block(case.body, frame):
+                    ways.append(frame.names)
+        frame.names = before
+        for each_way in ways:
+            frame.names = merged(frame.names, each_way)
+        return True
+
+    def do_Try(self, node: ast.Try, frame: Frame) -> bool:
+        before = dict(frame.names)
+        with self.within("try", node, frame):
+            falls = self.block(node.body, frame) and self.block(node.orelse, frame)
+        after, ways = frame.names, []
+        for handler in node.handlers:
+            frame.names = merged(before, after)
+            with self.within("branch", handler, frame):
+                if handler.type is not None:
+                    self.eval(handler.type, frame)
+                if handler.name:
+                    frame.names[handler.name] = self.record("exception", handler, frame)
+                if self.block(handler.body, frame):
+                    ways.append(frame.names)
+        ways += [after] if falls else []
+        frame.names = ways[0] if ways else merged(before, after)
+        for way in ways[1:]:
+            frame.names = merged(frame.names, way)
+        return self.block(node.finalbody, frame) and bool(ways)
+
+    do_TryStar = do_Try
+
+    def do_With(self, node: ast.With | ast.AsyncWith, frame: Frame) -> bool:
+        return self._with(node.items, node.body, frame)
+
+    do_AsyncWith = do_With
+
+    def _with(self, items: Row[ast.withitem], body: Row[ast.stmt], frame: Frame) -> bool:
+        if not items:
+            return self.block(body, frame)
+        first, *rest = items
+        manager = self.eval(first.context_expr, frame)
+        if first.optional_vars is not None:
+            entered = self._entered_by(manager, first.context_expr, frame)
+            self.assign(first.optional_vars, entered, frame)
+        with self.within("with", first, frame, manager):
+            return self._with(rest, body, frame)
+
+    def _entered_by(self, manager: Value, node: ast.AST, frame: Frame) -> Value:
+        found = EMPTY
+        for each in manager.things:
+            if isinstance(each, Object) and each.cls is not None and each.cls.find("__enter__"):
+                found |= self.call(self.attribute(thing(each), "__enter__", node, frame), node, frame, [], {})
+            elif isinstance(each, Stream):  # of a generator below `@contextmanager`
+                found |= each.element
+            else:
+                found |= thing(each)
+        return found | Value(manager.operations, manager.constants)
+
+    def do_Assert(self, node: ast.Assert, frame: Frame) -> None:
+        self.tested(node.test, self.eval(node.test, frame))
+
+    # loops
+
+    def do_For(self, node: ast.For | ast.AsyncFor, frame: Frame) -> bool:
+        over = self.eval(node.iter, frame)
+        parts = self.unrolled(over)
+        if parts is not None:
+            return self._each_apart(node, parts, frame)
+        return self._repeat(
+            node, over, lambda: self.assign(node.target, self.element(over, node.iter, frame), frame), frame
+        )
+
+    do_AsyncFor = do_For
+
+    def do_While(self, node: ast.While, frame: Frame) -> bool:
+        endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+
+        def test() -> None:
+            self.tested(node.test, self.eval(node.test, frame))
+
+        return self._repeat(node, EMPTY, test, frame, endless)
+
+    def _repeat(self, node: Any, over: Value, begin: Callable[[], None], frame: Frame, endless: bool = False) -> bool:
+        """Run the body of a loop until its names change no more."""
+        breaks: list[Names] = []
+        with self.within("loop", node, frame, over):
+            for _ in range(ROUNDS):
+                start = dict(frame.names)
+                self._jumps.append(([], []))
+                begin()
+                falls = self.block(node.body, frame)
+                continues, left = self._jumps.pop()
+                breaks = left
+                ends = [start, *([frame.names] if falls else []), *continues]
+                names = ends[0]
+                for each in ends[1:]:
+                    names = merged(names, each)
+                frame.names = dict(names)
+                if names == start:
+                    break
+        falls = not endless or bool(breaks)
+        if node.orelse:
+            self.block(node.orelse, frame)
+        for each in breaks:
+            frame.names = merged(frame.names, each)
+        return falls
+
+    def _each_apart(self, node: ast.For | ast.AsyncFor, parts: Row[Value], frame: Frame) -> bool:
+        """Run the body of a loop for each element of a literal list."""
+        for number, part in enumerate(parts):
+            self._jumps.append(([], []))
+            with self.told_apart((node, number)):
+                self.assign(node.target, part, frame)
+                falls = self.block(node.body, frame)
+            continues, left = self._jumps.pop()
+            ways = [*([frame.names] if falls else []), *continues, *left]
+            if not ways:
+                return False
+            frame.names = ways[0]
+            for each in ways[1:]:
+                frame.names = merged(frame.names, each)
+            if left and not falls and not continues:
+                break
+        return self.block(node.orelse, frame)
+
+    def unrolled(self, over: Value) -> list[Value] | None:
+        """The elements of what a loop goes over, if it is run for each apart: words, layers, tuples of them."""
+        parts = self.parts(over)
+        if parts is None or not 0 < len(parts) <= UNROLLED or over.is_constant and not isinstance(over.constant, tuple):
+            return None
+        return parts if any(each.things or isinstance(each.constant, str) for each in parts) else None
+
+    @contextmanager
+    def told_apart(self, number: object) -> Iterator[None]:
+        """A context for one of the rounds of a loop that are run apart."""
+        outer = self.context
+        inner = outer.called.get(number)
+        if inner is None:
+            inner = outer.called[number] = Context(outer.function, outer)
+        inner.reads, inner.writes, inner.guards = outer.reads, outer.writes, outer.guards
+        self.context = inner
+        try:
+            yield
+        finally:
+            self.context = outer
+
+    # definitions
+
+    def do_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, frame: Frame) -> None:
+        function: Function = self.make(node, lambda n, g: Function(node, frame))
+        function.frame = frame
+        for default in (*node.args.defaults, *node.args.kw_defaults):
+            if default is not None:
+                self.eval(default, frame)
+        made = thing(function)
+        for decorator in reversed(node.decorator_list):
+            made = self._decorated(decorator, function, made, frame)
+        self.bind_name(node.name, made, frame)
+
+    do_AsyncFunctionDef = do_FunctionDef
+
+    def _decorated(self, decorator: ast.expr, function: Function | Class, made: Value, frame: Frame) -> Value:
+        """What a decorator makes of a function. Those of libraries leave it as it is."""
+        value = self.eval(decorator, frame)
+        for each in value.things:
+            name = each.name if isinstance(each, External) else ""
+            short = name.rpartition(".")[2]
+            if isinstance(function, Function) and short in (
+                "staticmethod",
+                "classmethod",
+                "property",
+                "cached_property",
+            ):
+                function.role = "property" if short == "cached_property" else short
+            elif isinstance(function, Function) and self.catalog.has(name, "no_grad"):
+                function.role = function.role or "no_grad"
+            elif isinstance(each, (Function, Class, Object)) and not isinstance(function, Class):
+                given = self.call(thing(each), decorator, frame, [made], {})
+                made = given if given.things or given.operations else made
+            elif isinstance(each, Function):
+                self.call(thing(each), decorator, frame, [made], {})
+        if isinstance(decorator, ast.Attribute) and decorator.attr in ("setter", "deleter"):
+            return frame.names.get(getattr(function.node, "name", ""), made)
+        return made
+
+    def do_ClassDef(self, node: ast.ClassDef, frame: Frame) -> None:
+        bases = [thing_ for each in node.bases for thing_ in self.eval(each, frame).things]
+        for keyword in node.keywords:
+            self.eval(keyword.value, frame)
+        inner = Frame(frame.source, frame, is_class=True)
+        cls: Class = self.make(node, lambda n, g: Class(node, inner, ()))
+        cls.bases = tuple(each for each in bases if isinstance(each, (Class, External)))
+        cls.frame = inner
+        self.block(node.body, inner)
+        for value in inner.names.values():
+            for each in value.things:
+                if isinstance(each, Function) and each.frame is inner:
+                    each.defined_in = cls
+        made = thing(cls)
+        for decorator in reversed(node.decorator_list):
+            made = self._decorated(decorator, cls, made, frame)
+        self.bind_name(node.name, made, frame)
+
+    def store_attribute(self, base: Value, name: str, value: Value, node: ast.AST, frame: Frame) -> None:
+        """`base.name = value`"""
+        raise NotImplementedError
+
+
+def _first(body: Row[ast.stmt]) -> ast.stmt:
+    return body[0]
+
+
+def is_dict(value: Value) -> bool:
+    """Whether it is a dict of the script, whose names are known."""
+    return len(value.things) == 1 and all(isinstance(each, Mapping) for each in value.things)
+
+
+__all__ = ["Statements", "is_dict", "joined", "merged"]

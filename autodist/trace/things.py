@@ -1,0 +1,263 @@
+"""What a script's names and attributes stand for beside numbers: functions, classes, objects and containers.
+
+Objects and containers are told apart by their allocation sites: one stands for all that are made at a place in one
+context.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from autodist.program import EMPTY, Region, Value, joined
+from autodist.source import Source
+
+Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+Guards: TypeAlias = tuple[Region, ...]
+"""The regions around a place that may run more or less often than once."""
+
+
+@dataclass(eq=False)
+class Frame:
+    """Names and what they stand for: of a module, a class, or one call of a function."""
+
+    source: Source
+    parent: Frame | None = None
+    names: dict[str, Value] = field(default_factory=dict)
+    is_class: bool = False
+    elsewhere: dict[str, Frame] = field(default_factory=dict)
+    """The frames of names that are `global` or `nonlocal` here."""
+    versions: dict[str, int] = field(default_factory=dict)
+    """How often functions have bound a name that is theirs by `global` or `nonlocal`."""
+
+    def version_of(self, name: str) -> int:
+        """How often functions have bound a name."""
+        return self.versions.get(name, 0)
+
+    @property
+    def module(self) -> Frame:
+        """The frame of the module."""
+        frame = self
+        while frame.parent is not None:
+            frame = frame.parent
+        return frame
+
+    def find(self, name: str) -> Frame | None:
+        """The frame that has a name, seen from this one. Functions do not see the names of the class around them."""
+        if name in self.elsewhere:
+            return self.elsewhere[name]
+        frame: Frame | None = self
+        while frame is not None:
+            if name in frame.names and (frame is self or not frame.is_class):
+                return frame
+            frame = frame.parent
+        return None
+
+
+@dataclass(frozen=True)
+class External:
+    """A module, class, function or attribute of a library, by its qualified name."""
+
+    name: str
+
+
+@dataclass(eq=False)
+class LocalModule:
+    """A file of the project."""
+
+    name: str
+    frame: Frame
+
+
+@dataclass(eq=False)
+class Function:
+    """A function of the project, and the class in whose body it is defined."""
+
+    node: Definition
+    frame: Frame
+    defined_in: Class | None = None
+    role: str = ""
+    """`staticmethod`, `classmethod`, `property`, or `no_grad`, which a decorator gives it."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the source."""
+        return "<lambda>" if isinstance(self.node, ast.Lambda) else self.node.name
+
+
+@dataclass(frozen=True)
+class Method:
+    """A function, or a method of a library's class by its name, bound to its owner."""
+
+    owner: Any
+    function: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Partial:
+    """A callable with some of its arguments."""
+
+    function: Value
+    inputs: tuple[Value, ...]
+    keywords: dict[str, Value]
+
+
+@dataclass(eq=False)
+class Class:
+    """A class of the project."""
+
+    node: ast.ClassDef
+    frame: Frame
+    bases: tuple[Any, ...]
+
+    def line(self) -> Iterator[Class | External]:
+        """The class and those that it derives from, each once, those of libraries among them."""
+        seen: set[Any] = set()
+        pending: list[Any] = [self]
+        while pending:
+            each = pending.pop(0)
+            if each not in seen:
+                seen.add(each)
+                yield each
+                pending[:0] = each.bases if isinstance(each, Class) else ()
+
+    def find(self, name: str, after: Class | None = None) -> tuple[Class, Value] | None:
+        """The class in its line that defines a name; with ``after``, only those that come later."""
+        line = [each for each in self.line() if isinstance(each, Class)]
+        if after is not None and after in line:
+            line = line[line.index(after) + 1 :]
+        return next(((each, each.frame.names[name]) for each in line if name in each.frame.names), None)
+
+    @property
+    def libraries(self) -> list[str]:
+        """The classes of libraries that it derives from."""
+        return [each.name for each in self.line() if isinstance(each, External)]
+
+
+@dataclass(eq=False)
+class Heap:
+    """What can change after it was made. ``version`` counts its changes."""
+
+    node: ast.AST
+    guards: Guards
+    version: int = 0
+
+    @property
+    def slots(self) -> dict[Any, Slot]:
+        """What is bound in it by name or key."""
+        return {}
+
+    def version_of(self, key: Any) -> int:
+        """How often what is bound to a key has changed; of None, all of it."""
+        if key is None:
+            return self.version
+        slot = self.slots.get(key)
+        return slot.version if slot is not None else -1
+
+    def contents(self) -> Iterator[Value]:
+        """The values that it holds."""
+        return iter(())
+
+
+@dataclass(eq=False)
+class Slot:
+    """What an attribute or an entry holds, and between which guards it was bound last."""
+
+    value: Value
+    guards: Guards
+    version: int = 0
+
+
+@dataclass(eq=False)
+class Object(Heap):
+    """An instance of a class of the project (``cls``) or of a library (``name``)."""
+
+    name: str = ""
+    cls: Class | None = None
+    roles: frozenset[str] = frozenset()
+    attributes: dict[Any, Slot] = field(default_factory=dict)
+    inputs: tuple[Value, ...] = ()
+    keywords: dict[str, Value] = field(default_factory=dict)
+    source: Source | None = None
+
+    def argument(self, name: str, position: int | None = None) -> Value | None:
+        """What it was made with, by name or position."""
+        if name in self.keywords:
+            return self.keywords[name]
+        return self.inputs[position] if position is not None and position < len(self.inputs) else None
+
+    @property
+    def slots(self) -> dict[Any, Slot]:
+        """Its attributes."""
+        return self.attributes
+
+    def contents(self) -> Iterator[Value]:
+        """What its attributes hold."""
+        return (each.value for each in self.attributes.values())
+
+    @property
+    def library_names(self) -> list[str]:
+        """The class of a library that it is of, or those that its class derives from."""
+        return [self.name] if self.cls is None else self.cls.libraries
+
+
+@dataclass(eq=False)
+class Sequence(Heap):
+    """A list, tuple, set or deque: its ``parts`` while their places are known, and what may be anywhere in it."""
+
+    kind: str = "list"
+    parts: list[Value] | None = None
+    anywhere: Value = EMPTY
+
+    def contents(self) -> Iterator[Value]:
+        """What it holds."""
+        yield from self.parts or ()
+        yield self.anywhere
+
+    @property
+    def element(self) -> Value:
+        """What an element may be."""
+        return joined(self.contents())
+
+    def forget_places(self) -> None:
+        """No longer know what is where."""
+        if self.parts is not None:
+            self.anywhere, self.parts = self.element, None
+
+
+@dataclass(eq=False)
+class Mapping(Heap):
+    """A dict: its entries by constant key, what may be under any other, and what keys there are."""
+
+    entries: dict[Any, Slot] = field(default_factory=dict)
+    anywhere: Value = EMPTY
+    keys: Value = EMPTY
+
+    @property
+    def slots(self) -> dict[Any, Slot]:
+        """Its entries."""
+        return self.entries
+
+    def contents(self) -> Iterator[Value]:
+        """What it holds."""
+        yield from (each.value for each in self.entries.values())
+        yield self.anywhere
+
+    @property
+    def element(self) -> Value:
+        """What an entry may be."""
+        return joined(self.contents())
+
+
+@dataclass(eq=False)
+class Stream(Heap):
+    """An iterator, with what it gives, and the values that it goes over."""
+
+    element: Value = EMPTY
+    over: Value = EMPTY
+
+    def contents(self) -> Iterator[Value]:
+        """What it gives."""
+        yield self.element

@@ -1,0 +1,59 @@
+"""From a project to its program, in one run."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from autodist.catalog import Catalog
+from autodist.program import Program
+from autodist.project import Project
+from autodist.trace.libraries import Libraries
+from autodist.trace.machine import Interrupted
+from autodist.trace.names import thing
+from autodist.trace.things import Function
+
+STACK = 512 * 2**20
+"""Bytes of stack for deeply nested expressions and calls."""
+DEEPEST = 100_000
+
+
+class Tracer(Libraries):
+    """An abstract interpreter: it runs a project once, with values that stand for all those that it may have."""
+
+    def run(self) -> Program:
+        """The program of the project."""
+        try:
+            self.block(self.main.frame.source.tree.body, self.main.frame)
+            if not self.program.of("backward"):  # a launcher or a framework may call what the script does not
+                for value in list(self.main.frame.names.values()):
+                    for each in value.things:
+                        if isinstance(each, Function) and each.node not in self.entered:
+                            self.call(thing(each), each.node, self.main.frame, [], {})
+        except (Interrupted, RecursionError):
+            self.program.complete = False
+        return self.program
+
+
+def trace(project: Project, catalog: Catalog) -> Program:
+    """What a project does, read once."""
+    found: list[Program | BaseException] = []
+
+    def run() -> None:
+        try:
+            found.append(Tracer(project, catalog).run())
+        except BaseException as error:  # raised again below
+            found.append(error)
+
+    limit, size = sys.getrecursionlimit(), threading.stack_size(STACK)
+    sys.setrecursionlimit(DEEPEST)
+    try:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    finally:
+        sys.setrecursionlimit(limit)
+        threading.stack_size(size)
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    return found[0]

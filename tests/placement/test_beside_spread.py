@@ -1,0 +1,89 @@
+"""The placements of all fixtures beside what today's analysis says of the same expressions, which they are to replace.
+
+A value that placements call replicated and the analysis does not would be a silent error: each fixture with one is
+listed here. Elsewhere placements may be the more careful ones, and say `PerRank` where the analysis has a side mark.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+import tomllib
+from conftest import ROOT
+
+from autodist import catalog
+from autodist.interpreter import Plan, Runs, Unfinished
+from autodist.placement import Each, Partial, Placement, Replicate, Shard
+from autodist.placement.propagate import propagate
+from autodist.project import Project
+from autodist.trace import trace
+
+FACTS = catalog.load()
+FIXTURES = sorted(path.parent for path in ROOT.glob("fixtures/*/before") if "refused" not in path.parent.name)
+ALIKE = {"CROSS": "LOCAL", "FEWER": "MEAN", "RATE": "COUNT", "WORLD": "SAME", "RANK": "SAME"}
+ASKED = (ast.Call, ast.BinOp, ast.Name, ast.Attribute, ast.Subscript)
+LEAST = 0.94
+"""Of so many expressions, at least, both say the same."""
+FOUND_REPLICATED = {
+    "dataclass_config": (2, "the entries of a dict that a function gives and a comprehension goes through by items()"),
+    "ddp_torchrun_incomplete": (1, "args.batch_size // world_size, of a world size that the environment says"),
+    "horovod_digits": (3, "len(sampler) of a sampler that the script itself shares out"),
+    "horovod_resume": (2, "placements are right: a number of batches, as many on all ranks"),
+}
+"""How many expressions placements call replicated, where the analysis does not, and why."""
+
+
+def word(placement: Placement) -> str:
+    """A placement in the words of the analysis."""
+    if isinstance(placement, Replicate):
+        return "COUNT" if placement.exponent else "SAME"
+    if isinstance(placement, Shard):
+        return "COLUMNS" if placement.axis else "ROWS"
+    if isinstance(placement, Partial):
+        kind = {"sum": "SUM", "mean": "MEAN", "max": "MOST", "min": "LEAST"}[placement.reduce]
+        return "COUNT" if kind == "SUM" and placement.weight else kind
+    return "ROWS" if isinstance(placement, Each) else "LOCAL"
+
+
+def compared(name: str) -> Iterator[tuple[str, str]]:
+    """What both say of each expression of a fixture, where every loader is shared out."""
+    folder = ROOT / "fixtures" / name
+    entry = tomllib.loads((folder / "fixture.toml").read_text()).get("entry", "train.py")
+    project = Project.load(folder / "before" / entry)
+    try:
+        run = Runs(project, FACTS)(Plan())
+    except Unfinished:
+        return
+    program = trace(project, FACTS)
+    placements = propagate(program, lambda source: Shard(0), catalog=FACTS)
+    for node, value in run.values.items():
+        operations = program.at(node).operations
+        if not isinstance(node, ASKED) or isinstance(run.sources[node].parents.get(node), ast.Expr):
+            continue
+        words = [word(placements.of[each]) for each in operations if each in placements.of]
+        if not words or value.spread.name in ("WORLD", "RANK"):
+            continue
+        said = ALIKE.get(value.spread.name, value.spread.name)
+        yield said, said if said in words else max(words, key=lambda each: each != "SAME")
+
+
+@pytest.fixture(scope="module")
+def pairs() -> dict[str, Counter[tuple[str, str]]]:
+    return {folder.name: Counter(compared(folder.name)) for folder in FIXTURES}
+
+
+def test_most_expressions_are_placed_alike(pairs: dict[str, Counter[tuple[str, str]]]) -> None:
+    every = sum(pairs.values(), Counter())
+    assert sum(n for (old, new), n in every.items() if old == new) >= LEAST * every.total()
+
+
+def test_nothing_else_is_replicated(pairs: dict[str, Counter[tuple[str, str]]]) -> None:
+    found = {
+        name: count
+        for name, each in pairs.items()
+        if (count := sum(n for (old, new), n in each.items() if new == "SAME" != old))
+    }
+    assert found == {name: count for name, (count, _) in FOUND_REPLICATED.items()}

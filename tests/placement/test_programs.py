@@ -1,0 +1,178 @@
+"""How values of small programs lie over the ranks, where each has its share of a loader's batches."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "trace"))
+from programs import CATALOG, bound, traced
+
+from autodist.placement import Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement.propagate import Placements, propagate
+from autodist.program import Program
+
+HEAD = """\
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randint(3, (64,))), batch_size=8, shuffle=True)
+net = nn.Linear(4, 3)
+for x, y in loader:
+    out = net(x)
+"""
+AFTER = HEAD.replace("for x, y in loader:\n    out = net(x)\n", "")
+MEAN, SUM, COUNT = Partial("mean", "rows"), Partial("sum"), Partial("sum", "rows")
+
+
+def placed(text: str) -> tuple[Program, Placements]:
+    program = traced(text)
+    return program, propagate(program, lambda source: Shard(0), catalog=CATALOG)
+
+
+def lies(text: str) -> Placement | None:
+    program, placements = placed(text)
+    return placements.value(bound(program, "result"))
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("out", Shard(0)),
+        ("out.softmax(1).argmax(1)", Shard(0)),
+        ("out.T", Shard(1)),
+        ("out[:, None]", Shard(0)),
+        ("out[:, 0]", Shard(0)),
+        ("torch.eye(3)[y]", Shard(0)),
+        ("torch.randn(3)", Replicate()),
+        ("torch.randn(len(x), 5)", Shard(0)),
+        ("torch.randn_like(out)", Shard(0)),
+        ("torch.zeros(x.shape)", Shard(0)),
+        ("net.weight.sum()", Replicate()),
+        # losses
+        ("F.cross_entropy(out, y)", MEAN),
+        ("F.cross_entropy(out, y, reduction='sum')", SUM),
+        ("F.cross_entropy(out, y, reduction='none')", Shard(0)),
+        ("nn.CrossEntropyLoss()(out, y)", MEAN),
+        ("nn.CrossEntropyLoss(ignore_index=0)(out, y)", Partial("mean", "those of rows that count")),
+        ("F.cross_entropy(out, y) + 0.1 * net.weight.pow(2).sum()", MEAN),
+        ("F.cross_entropy(out, y, reduction='sum') / len(x)", MEAN),
+        ("F.cross_entropy(out, y) * len(x)", SUM),
+        # numbers that are reported
+        ("F.cross_entropy(out, y).item()", MEAN),
+        ("(out.argmax(1) == y).sum().item()", SUM),
+        ("(out.argmax(1) == y).float().mean()", MEAN),
+        ("len(x)", COUNT),
+        ("x.shape[0]", COUNT),
+        ("x.size(1)", Replicate()),
+        ("out.max()", Partial("max")),
+        # several tensors of a batch behind each other: the samples stand in another order
+        ("torch.cat([out, out])", Shard(0, order="2 in turn")),
+        ("torch.cat([out, out]).mean()", MEAN),
+        ("torch.cat([out, out], dim=1)", Shard(0)),
+        # in loops over samples
+        ("torch.stack([row * 2 for row in out])", Shard(0)),
+        ("sum(row.sum() for row in out)", SUM),
+        ("len([1 for row in out])", Replicate()),
+        # with regard to samples, the gradient of a mean is N times as large
+        ("torch.autograd.grad(F.cross_entropy(net(x), y), x)[0]", Shard(0, exponent=1)),
+    ],
+)  # fmt: skip
+def test_of_a_batch(line: str, expected: Placement) -> None:
+    assert lies(HEAD + f"    result = {line}\n") == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "operation", "reason"),
+    [
+        ("out[:4]", "getitem", "takes samples by their places"),
+        ("out @ out.T", "operator.matmul", "combines each rank's samples with each other"),
+        ("torch.cdist(out, out)", "torch.cdist", "combines each rank's samples with each other"),
+        ("out.softmax(0)", "torch.softmax", "along the axis of the samples"),
+        ("out - out.mean(0)", "operator.sub", "meet a number that is each rank's own"),
+        ("F.cross_entropy(out, y).exp()", "torch.exp", "not linear"),
+        ("F.cross_entropy(out, y) + F.cross_entropy(out, y, reduction='sum')", "operator.add", "in different ways"),
+        ("out.std()", "torch.std", "computed of all samples together"),
+        ("out.sort(0).values", "torch.sort", "along the axis of the samples"),
+        ("torch.cat([out, out]) + torch.cat([out, out, out])[:16]", "getitem", "by their places"),
+        ("sum(out[i] * out.mean() for i in range(len(x)))", "operator.mul", "one sample meets"),
+    ],
+)
+def test_names_the_operation_that_mixes_samples(line: str, operation: str, reason: str) -> None:
+    found = lies(HEAD + f"    result = {line}\n")
+    assert isinstance(found, PerRank), found
+    assert found.operation == operation and reason in found.reason
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "out[y > 0].mean()",
+        "F.cross_entropy(out[y > 0], y[y > 0])",
+        "torch.cat([row[: int(n)] for row, n in zip(out, y)]).mean()",
+        "F.l1_loss(torch.cat([row[:n] for row, n in zip(out, y)]), torch.cat([row[:n] for row, n in zip(x, y)]))",
+    ],
+)
+def test_a_mean_over_uneven_shares_knows_what_weighs_it(line: str) -> None:
+    """Ranks keep different numbers of rows: the mean of their means is not the mean."""
+    found = lies(HEAD + f"    result = {line}\n")
+    assert isinstance(found, Partial) and found.reduce == "mean" and found.weight not in ("", "rows")
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("total = 0\nfor x, y in loader:\n    total += F.cross_entropy(net(x), y).item()\nresult = total", MEAN),
+        ("total = 0\nfor x, y in loader:\n    total += (net(x).argmax(1) == y).sum()\nresult = total / 64", SUM),
+        ("total = torch.zeros(())\nfor x, y in loader:\n"
+         "    total += F.cross_entropy(net(x), y).detach() * len(x)\nresult = total",
+         SUM),
+        ("n = 0\nfor x, y in loader:\n    n += len(x)\nresult = n", Partial("sum", "sum of rows")),
+        ("right = n = 0\nfor x, y in loader:\n    right += (net(x).argmax(1) == y).sum()\n    n += len(x)\n"
+         "result = right / n",
+         Partial("mean", "sum of rows")),
+        ("losses = []\nfor x, y in loader:\n    losses.append(F.cross_entropy(net(x), y).item())\n"
+         "result = np.mean(losses)", MEAN),
+        ("found = []\nfor x, y in loader:\n    found.append(net(x))\n"
+         "result = torch.cat(found)", Shard(0, order="batches in turn")),
+        ("steps = 0\nfor x, y in loader:\n    steps += 1\nresult = steps", Replicate()),
+        ("right = 0\nfor x, y in loader:\n    for guess, label in zip(net(x).argmax(1), y):\n"
+         "        right += int(guess == label)\n"
+         "result = right", SUM),
+        ("counts = torch.zeros(3)\nfor x, y in loader:\n    for label in y:\n        counts[label] += 1\n"
+         "result = counts", SUM),
+        ("class Meter:\n    def __init__(self):\n        self.sum = self.n = 0\n    def update(self, v, n):\n"
+         "        self.sum += v * n\n"
+         "        self.n += n\n    @property\n    def mean(self):\n        return self.sum / self.n\nmeter = Meter()\n"
+         "for x, y in loader:\n    meter.update(F.cross_entropy(net(x), y).item(), len(x))\nresult = meter.mean",
+         Partial("mean", "sum of rows")),
+    ],
+)  # fmt: skip
+def test_of_what_loops_add_up(lines: str, expected: Placement) -> None:
+    assert lies(AFTER + lines + "\n") == expected
+
+
+@pytest.mark.parametrize(
+    "collate",
+    [
+        "def collate(samples):\n    x, y = zip(*samples)\n    return torch.stack(x), torch.tensor(y)\n",
+        "def collate(samples):\n"
+         "    return torch.stack([s[0] for s in samples]), torch.tensor([s[1] for s in samples])\n",
+        "from torch.nn.utils.rnn import pad_sequence\ndef collate(samples):\n    x, y = zip(*samples)\n"
+        "    return pad_sequence(x, batch_first=True), torch.tensor(y)\n",
+    ],
+)
+def test_of_batches_that_a_function_lays_together(collate: str) -> None:
+    text = AFTER + collate + "data = TensorDataset(torch.randn(64, 4), torch.randint(3, (64,)))\n"
+    text += "for x, y in DataLoader(data, 8, collate_fn=collate):\n    result = F.cross_entropy(net(x), y)\n"
+    assert lies(text) == MEAN
+
+
+def test_what_every_rank_reads_in_full_is_replicated() -> None:
+    program = traced(HEAD + "    result = F.cross_entropy(out, y)\n")
+    placements = propagate(program, lambda source: Replicate(), catalog=CATALOG)
+    assert {*placements.of.values()} == {Replicate()}

@@ -1,0 +1,65 @@
+"""One run, whose cost grows with the script and not faster; nothing is too deep."""
+
+from __future__ import annotations
+
+import pytest
+from programs import bound, named, told, traced
+
+from autodist.program import Program
+
+CALLS = "import torch\nx = torch.randn(8, 4)\ndef step(v):\n    return v.relu() + 1\n"
+
+
+def steps(program: Program) -> int:
+    assert program.complete
+    return len(program.operations)
+
+
+def test_a_function_that_is_given_the_same_again_is_not_run_again() -> None:
+    program = traced(CALLS + "a = step(x)\nb = step(x)\nresult = a\n")
+    assert len(named(program, "torch.Tensor.relu")) == 1
+    assert bound(program, "a") == bound(program, "b")
+
+
+def test_a_function_is_run_again_where_an_object_that_it_reads_has_changed() -> None:
+    program = traced(
+        "class A:\n    pass\na = A()\na.n = 1\ndef read():\n    return a.n\none = read()\na.n = 2\nresult = read()\n"
+    )
+    assert told(bound(program, "one")) == {1}
+    assert told(bound(program, "result")) == {2}
+
+
+def test_a_function_that_is_given_something_else_has_operations_of_its_own() -> None:
+    program = traced(CALLS + "a = step(x)\nb = step(a)\n")
+    assert len(named(program, "torch.Tensor.relu")) == 2
+
+
+@pytest.mark.parametrize(
+    ("script", "size"),
+    [
+        (lambda n: CALLS + "".join(f"y{i} = step(x + {i})\n" for i in range(n)), 100),
+        (lambda n: CALLS + "y = x\n" + "y = step(y)\n" * n, 100),
+        (lambda n: CALLS + "".join(f"def f{i}(v):\n    return {f'f{i - 1}(v)' if i else 'step(v)'} * 2\n"
+         f"" for i in range(n // 5)) + f"y = f{n // 5 - 1}(x)\n", 100),
+        (lambda n: CALLS + "import sys\nname = sys.argv[1]\nif name == 'a':\n    y = x\n"
+         "" + "".join(f"elif name == 'b{i}':\n    y = step(x + {i})\n" for i in range(n)), 100),
+    ],
+    ids=["lines", "chain", "depth of calls", "branches"],
+)  # fmt: skip
+def test_twice_the_script_makes_at_most_twice_the_operations(script: object, size: int) -> None:
+    assert callable(script)
+    assert steps(traced(script(2 * size))) <= 2.1 * steps(traced(script(size)))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "y = x" + ".relu()" * 300,
+        "y = " + " + ".join(["x"] * 1000),
+        "import sys\nif sys.argv[1] == 'a':\n    y = x\n" + "".join(f"elif sys.argv[1] == 'b{i}':\n"
+         f"    y = x + {i}\n" for i in range(900)),
+    ],
+    ids=["chained calls", "terms", "branches"],
+)  # fmt: skip
+def test_nothing_is_too_deep(lines: str) -> None:
+    assert traced(CALLS + lines + "\nresult = y\n").complete
