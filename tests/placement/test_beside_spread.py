@@ -21,6 +21,11 @@ from autodist.placement.propagate import propagate
 from autodist.project import Project
 from autodist.trace import trace
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 FACTS = catalog.load()
 FIXTURES = sorted(path.parent for path in ROOT.glob("fixtures/*/before") if "refused" not in path.parent.name)
 ALIKE = {"CROSS": "LOCAL", "FEWER": "MEAN", "RATE": "COUNT", "WORLD": "SAME", "RANK": "SAME"}

@@ -161,7 +161,7 @@ def test_of_what_loops_add_up(lines: str, expected: Placement) -> None:
     [
         "def collate(samples):\n    x, y = zip(*samples)\n    return torch.stack(x), torch.tensor(y)\n",
         "def collate(samples):\n"
-         "    return torch.stack([s[0] for s in samples]), torch.tensor([s[1] for s in samples])\n",
+        "    return torch.stack([s[0] for s in samples]), torch.tensor([s[1] for s in samples])\n",
         "from torch.nn.utils.rnn import pad_sequence\ndef collate(samples):\n    x, y = zip(*samples)\n"
         "    return pad_sequence(x, batch_first=True), torch.tensor(y)\n",
     ],
