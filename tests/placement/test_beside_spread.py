@@ -7,11 +7,11 @@ listed here. Elsewhere placements may be the more careful ones, and say `PerRank
 from __future__ import annotations
 
 import ast
+import sys
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-import tomllib
 from conftest import ROOT
 
 from autodist import catalog
