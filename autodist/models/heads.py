@@ -252,9 +252,9 @@ class _Reads:
 
     def _unpacked(self, node: ast.Name) -> Made:
         """The same of a name that is bound to one of several outputs: `boxes, scale = model(x)`."""
-        source = self._run.sources[node]
+        source = self._run.sources.get(node)  # none for code that does not run
         found: list[tuple[Source, ast.expr]] = []
-        for each in ast.walk(source.home(node)):
+        for each in ast.walk(source.home(node)) if source is not None else ():
             targets = each.targets if isinstance(each, ast.Assign) else []
             for target in (t for t in targets if isinstance(t, (ast.Tuple, ast.List))):
                 at = [place for place, part in enumerate(target.elts) if getattr(part, "id", "") == node.id]
