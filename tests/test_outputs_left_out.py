@@ -237,6 +237,8 @@ def test_what_is_computed_of_a_parameter_alone_and_no_loss_reads(
         (BARE["in a dict"][0], f'{BOTH_READ} * out["scale"].mean()'),
         (COMPUTED["exp"][0], f'{BOTH_READ} * out["scale"].mean()'),
         (BARE["in a tuple"][0], f"{PAIR_READ} * out[2].mean()"),
+        (COMPUTED["sigmoid"][0], f"b, c, s = out\n{PAIR_READ} * s.mean()"),
+        (COMPUTED["sigmoid"][0], f"b, c, s = model(x)\nout = b, c\n{PAIR_READ} * s.mean()"),
         (BARE["of a layer"][0], f'{BOTH_READ} + out["codes"].pow(2).mean()'),
         ('return {"boxes": self.box(h) * self.scale, "logits": self.cls(h), "scale": self.scale}', BOTH_READ),
     ],

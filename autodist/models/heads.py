@@ -12,7 +12,7 @@ from autodist.models.history import History, learning
 from autodist.models.parts import parts
 from autodist.models.reading import LAYERS, bound_to, forbids_gradients, has_no_gradient, has_parameters
 from autodist.source import Source, all_of, last_name, walk
-from autodist.values import NOTHING, Function, Items, Object, Parameters, Stream, Table, Thing, Value
+from autodist.values import NOTHING, External, Function, Items, Object, Parameters, Stream, Table, Thing, Value
 
 Layers = frozenset[Object]
 Made = Iterable[tuple[Source, ast.expr]]
@@ -110,7 +110,16 @@ def _written(thing: Thing, key: object, run: Interpreter) -> Made:
         above = run.sources[each].parents.get(each) if each in run.sources else None
         targets = above.targets if isinstance(above, ast.Assign) else []
         found += [each for t in targets if isinstance(t, ast.Subscript) and getattr(t.slice, "value", None) == key]
-    return [(run.sources[each], each) for each in found if each in run.sources] if key is not None else []
+    alone = (each for each in found if each in run.sources and _is_of_parameters(each, run))
+    return [(run.sources[each], each) for each in alone] if key is not None else []
+
+
+def _is_of_parameters(node: ast.expr, run: Interpreter) -> bool:
+    """Whether it is computed from what the module holds alone, `torch.sigmoid(self.scale)`, and from no sample."""
+    names = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
+    others = (each for each in names if each.id != "self")
+    plain = all(all(isinstance(t, External) for t in _things(each, run)) and _things(each, run) for each in others)
+    return plain and any(each.id == "self" for each in names)
 
 
 def _parameters(value: Value) -> Layers:
@@ -234,9 +243,23 @@ class _Reads:
             base, key = node.value, self._run.values.get(node.slice, NOTHING).const
         elif isinstance(node, ast.Attribute):
             base, key = node.value, node.attr
+        elif isinstance(node, ast.Name):
+            return self._unpacked(node)
         else:
             return ()
         found = [each for thing in _things(base, self._run) for each in _written(thing, key, self._run)]
+        return [each for each in found if self._is_inside(*each)]
+
+    def _unpacked(self, node: ast.Name) -> Made:
+        """The same of a name that is bound to one of several outputs: `boxes, scale = model(x)`."""
+        source = self._run.sources.get(node)  # none for code that does not run
+        found: list[tuple[Source, ast.expr]] = []
+        for each in ast.walk(source.home(node)) if source is not None else ():
+            targets = each.targets if isinstance(each, ast.Assign) else []
+            for target in (t for t in targets if isinstance(t, (ast.Tuple, ast.List))):
+                at = [place for place, part in enumerate(target.elts) if getattr(part, "id", "") == node.id]
+                things = _things(each.value, self._run) if isinstance(each, ast.Assign) else ()
+                found += [made for place in at for thing in things for made in _written(thing, place, self._run)]
         return [each for each in found if self._is_inside(*each)]
 
     def _arm(self, source: Source, node: ast.AST, condition: ast.AST) -> tuple[ast.AST, bool]:
