@@ -48,10 +48,10 @@ docs: $(INSTALLED)
 	@echo "docs/rules.md and README.md are up to date"
 
 goldens: $(INSTALLED)
-	@$(BIN)/python -m pytest -n auto tests/test_goldens.py --update
+	@$(BIN)/python -m pytest -n auto tests/fixtures/test_goldens.py --update
 
 fixtures: $(INSTALLED)
-	@$(BIN)/python -m pytest tests/test_fixtures_run.py -m "slow or not slow"
+	@$(BIN)/python -m pytest tests/fixtures/test_fixtures_run.py -m "slow or not slow"
 
 rule: $(INSTALLED)
 	@$(BIN)/python -m tools.new_rule "$(CODE)" "$(NAME)"
@@ -80,7 +80,7 @@ combinations: $(INSTALLED)
 	@$(BIN)/python -m benchmarks.combinations
 
 robustness: $(INSTALLED)
-	@$(BIN)/python -m pytest tests/test_robustness.py -m slow
+	@$(BIN)/python -m pytest tests/cli/test_robustness.py -m slow
 
 clean:
 	@rm -rf $(VENV) build dist *.egg-info examples/train_ddp

@@ -450,7 +450,7 @@ def test_any_edits_of_real_programs(path: Path) -> None:
     random_checks(source, seed=1, count=12)
 
 
-if __name__ == "__main__":  # python tests/test_edits_properties.py COUNT SEED: try many more programs
+if __name__ == "__main__":  # python tests/lossless/test_edits_properties.py COUNT SEED: try many more programs
     import sys
     import traceback
 

@@ -19,7 +19,7 @@ from autodist.evaluate.record import Comparison, Record, Remark, Status
 from autodist.evaluate.sequence import Results, evaluate
 from autodist.evaluate.tables import general, score, tables
 
-CORPUS = Path(__file__).parents[1] / "benchmarks" / "corpus"
+CORPUS = Path(__file__).parents[2] / "benchmarks" / "corpus"
 REFUSED = """\
 import torch
 
