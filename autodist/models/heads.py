@@ -11,6 +11,7 @@ from autodist.interpreter import Interpreter
 from autodist.models.history import History, learning
 from autodist.models.parts import parts
 from autodist.models.reading import LAYERS, bound_to, forbids_gradients, has_no_gradient, has_parameters
+from autodist.models.unused import returns_parameters
 from autodist.source import Source, all_of, last_name, walk
 from autodist.values import NOTHING, External, Function, Items, Object, Parameters, Stream, Table, Thing, Value
 
@@ -40,6 +41,8 @@ def leaves_heads(module: Object, run: Interpreter, history: History) -> bool:
 
 def gives_parameters(module: Object, run: Interpreter, history: History) -> bool:
     """Whether parameters themselves are among the outputs of a model, `{"boxes": boxes, "scale": self.scale}`."""
+    if returns_parameters(module):
+        return True
     passes = [each.node for each in learning(module, history) if isinstance(each.node, ast.expr)]
     outputs = [output for each in passes for thing in _things(each, run) for output in _held(thing, run)]
     made = [node for output in outputs for _, node in output.made]

@@ -312,8 +312,7 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
         bypass = "a part of it is called on its own, which it would take for one that is not used"
     if bypass is None and sometimes_unused and not wrapped and gives_objects(module, run, history):
         bypass = "it gives its outputs in an object, in which the search for unused parameters finds no tensors"
-    given = unused.gives_parameters(module) or gives_parameters(module, run, history)
-    if bypass is None and sometimes_unused and not wrapped and given:
+    if bypass is None and sometimes_unused and not wrapped and gives_parameters(module, run, history):
         bypass = "it gives back parameters themselves, which it would take for unused ones and wait for nevertheless"
     uses = history.forwards.get(module, [])
     lasting = {e.node for e in history.wraps if not is_forgotten(e, uses)}

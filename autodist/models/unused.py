@@ -156,8 +156,8 @@ def _cuts_off(module: Object) -> bool:
     return bool(tables and Forward(parts, {}).used(node) - Forward(parts, {}, learns=True).used(node))
 
 
-def gives_parameters(module: Object) -> bool:
-    """Whether a forward pass gives back parameters themselves, `return features, self.logit_scale`."""
+def returns_parameters(module: Object) -> bool:
+    """Whether it is written in a forward pass that it gives back parameters, `return features, self.logit_scale`."""
     names = own_parameters(module)
     given = (r.value for each in module.functions("forward") for r in all_of(each.node, ast.Return))
     outputs = (

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autodist.placement.call import Call
-from autodist.placement.lattice import Partial, Placement, Replicate, Shard, is_linear, join, multiple, told
+from autodist.placement.lattice import SUMMED, Partial, Placement, Replicate, Shard, is_linear, join, multiple, told
 
 PAIRED = "operands are sharded along different axes: each rank's samples meet its own others, not those of all ranks"
 WHOLE = "a replicated operand has all samples where another has a rank's"
 MIXED = "samples meet a number that is each rank's own"
-SUMMED = "sum of "
 NONLINEAR = "it is not linear, so that it says nothing of the reduced value"
 
 

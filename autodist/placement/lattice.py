@@ -62,6 +62,16 @@ def is_linear(placement: Placement) -> bool:
     return isinstance(placement, Partial) and placement.reduce in ("sum", "mean")
 
 
+SUMMED = "sum of "
+"""Begins the name of what several numbers of samples add up to: those of several batches."""
+
+
+def counted(placement: Placement | None) -> str:
+    """What a number counts of a batch, by the name of its weight: `rows` of `len(x)`; empty if it counts nothing."""
+    sums = isinstance(placement, Partial) and placement.reduce == "sum" and not placement.weight.startswith(SUMMED)
+    return placement.weight if isinstance(placement, Partial) and sums else ""
+
+
 def multiple(partial: Partial) -> Partial:
     """A multiple of a sum or mean: of a sum that was a number of samples, no longer one."""
     return partial if partial.reduce == "mean" else replace(partial, weight="")

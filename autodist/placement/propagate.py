@@ -10,16 +10,26 @@ from autodist import operations
 from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
-from autodist.placement.call import Call, Operand
-from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, join, multiple, times
+from autodist.placement.call import ROWS, Call, Operand
+from autodist.placement.lattice import (
+    Each,
+    Partial,
+    PerRank,
+    Placement,
+    Replicate,
+    Shard,
+    counted,
+    join,
+    multiple,
+    times,
+)
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.subscripts import subscript
 from autodist.placement.transfer import FUNCTIONS, transfer
-from autodist.program import Operation, Program, Value, held
+from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Value, held
 
 MOST_AXES = 5
-IS_FIELD = "loader.fields"
-SOURCES = ("loader.batch", IS_FIELD)
+SOURCES = (BATCH, FIELDS)
 Sharded = Callable[[Operation], Placement]
 """How what a source gives lies over the ranks, by the plan."""
 
@@ -103,7 +113,7 @@ class _Propagation:
     def _result(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         if operation.name in SOURCES:
             return self._sharded(operation), self._batch_sizes(operation)
-        if operation.name == "loader.sample":
+        if operation.name == SAMPLE:
             shared = isinstance(self._sharded(operation), Shard)
             return (Each("loader") if shared else Replicate()), self._found.size(operation.inputs[0])
         if "world_size" in self._roles(operation):
@@ -129,7 +139,7 @@ class _Propagation:
             if operation.name == "operator.floordiv" and self._of_ranks(operation)
             else operation.name
         )
-        known = self._table.find(name)
+        known = self._table.find("torch.Tensor.size" if name == "torch.Tensor.shape" else name)
         if known is None or known.cls not in FUNCTIONS:
             return self._unknown(operation), None
         return self._known(operation, known)
@@ -148,9 +158,8 @@ class _Propagation:
     def _typed(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         """`torch.FloatTensor(data)`, or of sizes."""
         first = self._operand(operation.inputs[0]) if operation.inputs else Replicate()
-        counts = isinstance(first, Partial) and first.reduce == "sum" and first.weight == "rows"
-        if counts:
-            return Shard(0), (None,) * len(operation.inputs)
+        if rows := counted(first):
+            return Shard(0, rows=rows), (None,) * len(operation.inputs)
         return first, self._found.size(operation.inputs[0]) if operation.inputs else None
 
     def _of_ranks(self, operation: Operation) -> bool:
@@ -170,9 +179,8 @@ class _Propagation:
         if numbers and len(operation.inputs) > 1:
             placement = self._operand(operation.inputs[1]) or placement
         if numbers:
-            counts = isinstance(placement, Partial) and placement.reduce == "sum" and placement.weight == "rows"
-            return (Each("range") if counts else placement), ()
-        if over.operations and all(each.name == IS_FIELD for each in over.operations):
+            return (Each("range") if counted(placement) else placement), ()
+        if over.operations and all(each.name == FIELDS for each in over.operations):
             return placement, None
         if isinstance(placement, Shard) and not any(self._gives_several(each) for each in over.operations):
             placement = Each("rows") if placement.axis == 0 else replace(placement, axis=placement.axis - 1)
@@ -222,8 +230,14 @@ class _Propagation:
         """How a value lies, or what is in it."""
         found = self._found.joint(held(value))
         if isinstance(found, Each) and value.things and not value.operations:
-            return Shard(0)  # a list with one for each sample
+            return Shard(0, rows=self._picked(value) or ROWS)  # a list with one for each sample
         return found
+
+    def _picked(self, value: Value) -> str:
+        """By what a list has been given some of a rank's samples, and not others; empty if it has all of them."""
+        tests = {op for thing in value.things for op in getattr(thing, "picked", Value()).operations}
+        apart = (each for each in tests if not isinstance(self._found.of.get(each, Replicate()), Replicate))
+        return ",".join(sorted(f"%{each.number}" for each in apart))
 
     def _item(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         """`x[key]`: a field of a batch, a size of a shape, or some numbers of a tensor."""
@@ -234,7 +248,7 @@ class _Propagation:
         shape = self._shape(base, operation)
         if shape is not None:
             return shape, ()
-        if all(each.name == IS_FIELD for each in base.operations):
+        if all(each.name == FIELDS for each in base.operations):
             return placement, None
         if (state := self._state(base, operation)) is not None:
             return state
@@ -260,7 +274,7 @@ class _Propagation:
             return Partial("sum"), sizes  # `counts[label] += 1`
         if old == new:
             return old, sizes
-        if isinstance(by, Replicate) and (arguments.is_zero(base) or old == new or isinstance(new, Replicate)):
+        if isinstance(by, Replicate) and (arguments.is_zero(base) or isinstance(new, Replicate)):
             starts = arguments.is_zero(base) or all(each.name == "setitem" for each in base.operations)
             return (new if starts and isinstance(old, Replicate) else old), sizes
         return PerRank("setitem", "each rank puts what it has into a tensor of all"), sizes
@@ -306,12 +320,12 @@ class _Propagation:
             return None
         axis = operation.inputs[1].constant
         found = [self._found.value(each.inputs[0]) for each in shapes]
-        sharded = [each.axis for each in found if isinstance(each, Shard)]
+        sharded = {each.axis: each.rows for each in found if isinstance(each, Shard)}
         if not sharded or type(axis) is not int:
             return None
         lengths = {len(self._found.size(each.inputs[0]) or ()) for each in shapes}
         axis = axis % lengths.pop() if axis < 0 and len(lengths) == 1 and lengths != {0} else axis
-        return Partial("sum", "rows") if axis in sharded else Replicate()
+        return Partial("sum", sharded[axis]) if axis in sharded else Replicate()
 
     def _known(self, operation: Operation, known: operations.Operation) -> tuple[Placement | None, Sizes]:
         if known.cls in ("expand", "repeat") and (shard := self._spread_out(operation)) is not None:
@@ -342,13 +356,12 @@ class _Propagation:
         if not operands:
             return (None, None) if unknown else (Replicate(), None)
         if arguments.listed(operation, known) and not self._has_each(operation.inputs[0]):
+            if self._picked(operation.inputs[0]) and known.cls == "reduction":
+                return PerRank(known.name, "ranks put different numbers of values into that list"), sizes[0]
             return self._of_list(operands[0].placement, known), sizes[0]
-        if all(each.placement == Replicate() for each in operands):
-            call = replace(call, operands=tuple(operands), parameters=known.parameters)
-            summed = operation in self._cyclic and known.cls == "add" and self._goes_over_samples(operation)
-            return Partial("sum") if summed else Replicate(), result_sizes(known, operation.name, call, tuple(sizes))
-        placement = self._under_all(known, replace(call, operands=tuple(operands)), sizes)
         call = replace(call, operands=tuple(operands), parameters=known.parameters)
+        alike = all(each.placement == Replicate() for each in operands)
+        placement = Replicate() if alike else self._under_all(known, call, sizes)
         if operation in self._cyclic and known.cls == "add":
             placement = self._accumulated(operation, call, placement)
         return placement, result_sizes(known, operation.name, call, tuple(sizes))
@@ -380,9 +393,8 @@ class _Propagation:
         if self._operand(operation.inputs[0]) != Replicate():
             return None
         for place, each in enumerate(arguments.sizes_of(operation)):
-            found = self._found.value(each)
-            if isinstance(found, Partial) and found.reduce == "sum" and found.weight == "rows":
-                return Shard(place)
+            if rows := counted(self._found.value(each)):
+                return Shard(place, rows=rows)
         return None
 
     def _shaped_like(self, operation: Operation) -> Value | None:
@@ -408,7 +420,8 @@ class _Propagation:
         sizes = self._found.size(operation.inputs[0])
         axis = call.axis if isinstance(call.axis, int) else 0
         if known.cls == "stack":
-            return Shard(axis), (*sizes[1:], None) if sizes else None
+            picked = self._picked(operation.inputs[0])
+            return Shard(axis, rows=picked or ROWS), (*sizes[1:], None) if sizes else None
         of = ",".join(sorted(f"%{each.number}" for each in held(operation.inputs[0])))
         return Shard(axis, rows=f"pieces of {of}"), sizes[1:] if sizes else None
 

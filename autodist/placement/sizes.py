@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from autodist.placement.along import rows_of
 from autodist.placement.by_number import NONLINEAR, partials
-from autodist.placement.call import Call
-from autodist.placement.lattice import Partial, Placement, Replicate, Shard, join
+from autodist.placement.call import ROWS, Call
+from autodist.placement.lattice import Partial, Placement, Replicate, Shard, counted, join
 
 NO_NUMBER = "it has a size that differs over the ranks, and is no number of their samples"
 AGAIN = "it begins again on each rank, with a number for each of the rank's own samples"
@@ -34,8 +34,8 @@ def fill(call: Call) -> Placement:
     sized = [at for at, each in enumerate(call.operands) if not _is_alike(each.placement, at)]
     if not sized:
         return Replicate()
-    one = len(sized) == 1 and _counts(call.operands[sized[0]].placement)
-    return Shard(sized[0]) if one else call.apart(NO_NUMBER)
+    rows = _counts(call.operands[sized[0]].placement)
+    return Shard(sized[0], rows=rows) if len(sized) == 1 and rows else call.apart(NO_NUMBER)
 
 
 def _is_alike(placement: Placement, at: int) -> bool:
@@ -43,11 +43,9 @@ def _is_alike(placement: Placement, at: int) -> bool:
     return placement == Replicate() or at > 0 and isinstance(placement, Partial) and placement.reduce == "max"
 
 
-def _counts(placement: Placement) -> bool:
-    """Whether it is the number of each rank's own samples: that of equal shares is the N-th part of the whole."""
-    if isinstance(placement, Partial):
-        return placement.reduce == "sum" and bool(placement.weight)
-    return placement == Replicate(-1)
+def _counts(placement: Placement) -> str:
+    """What it counts of each rank's own samples: the number of equal shares is the N-th part of the whole."""
+    return ROWS if placement == Replicate(-1) else counted(placement)
 
 
 def fill_like(call: Call) -> Placement:

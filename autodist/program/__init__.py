@@ -4,12 +4,15 @@
 it and change nothing. Nothing here reads source.
 """
 
-from autodist.program.graph import Effect, Operation, Program, Region, held
+from autodist.program.graph import BATCH, FIELDS, SAMPLE, Effect, Operation, Program, Region, held
 from autodist.program.values import EMPTY, MANY, UNKNOWN, Value, constant, joined
 
 __all__ = [
+    "BATCH",
     "EMPTY",
+    "FIELDS",
     "MANY",
+    "SAMPLE",
     "UNKNOWN",
     "Effect",
     "Operation",

@@ -21,6 +21,9 @@ def gives_tensors(name: str, inputs: Sequence[Value]) -> bool:
     return name.startswith(THROUGH) and any(each.is_tensor for value in inputs for each in value.operations)
 
 
+BATCH, FIELDS, SAMPLE = "loader.batch", "loader.fields", "loader.sample"
+"""The names of what a loader gives: a field of its batches, batches of which the fields are not known, and one sample
+of those that a `collate_fn` lays together."""
 TENSOR_ROOTS = ("torch.", "numpy.", "loader.", "sample", "torchvision.", "einops.", "callback", "data.index")
 """The beginnings of the names of operations that give tensors or arrays, or what holds such."""
 THROUGH = ("operator.", "getitem", "setitem", "iterate", "call", "object.", "builtins.", "recursion", "torch", "copy.")
@@ -117,11 +120,13 @@ class Program:
 
     @cached_property
     def users(self) -> Mapping[Operation, Sequence[Operation]]:
-        """The operations that are given what an operation gives, itself or in a list or a dict."""
+        """The operations that are given what an operation gives, itself or in a list or a dict, or a list that it has
+        had filled or not."""
         found: dict[Operation, dict[Operation, None]] = {each: {} for each in self.operations}
         for user in self.operations:
             for value in user.operands:
-                for each in held(value):
+                tests = (op for thing in value.things for op in getattr(thing, "picked", EMPTY).operations)
+                for each in (*held(value), *tests):
                     found[each][user] = None
         return {each: list(users) for each, users in found.items()}
 

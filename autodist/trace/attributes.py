@@ -183,8 +183,8 @@ class Attributes(Statements):
         """`base.name = value`"""
         for each in ordered(base.things):
             if isinstance(each, Object):
-                if not self._set_by_property(each, name, value, node, frame):
-                    self.bind(each, each.attributes, name, value)
+                self._tell_setter(each, name, value, node, frame)
+                self.bind(each, each.attributes, name, value)
             elif isinstance(each, (LocalModule, Class)):
                 each.frame.names[name] = each.frame.names.get(name, EMPTY) | value
         for operation in base.operations:
@@ -193,11 +193,11 @@ class Attributes(Statements):
         if base.operations:
             self.record("setattr", node, frame, [Value(base.operations), constant(name), value])
 
-    def _set_by_property(self, one: Object, name: str, value: Value, node: ast.AST, frame: Frame) -> bool:
+    def _tell_setter(self, one: Object, name: str, value: Value, node: ast.AST, frame: Frame) -> None:
+        """Run the `__setattr__` of a class, unless it is that which binds."""
         setter = one.cls.find("__setattr__") if one.cls is not None else None
         if setter is not None and self.context.function not in setter[1].things:
             self.call(self._bound(setter[1], one), node, frame, [constant(name), value], {})
-        return False
 
 
 def _is_property(method: Method) -> bool:

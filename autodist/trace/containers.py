@@ -9,13 +9,12 @@ from typing import Any
 
 from autodist.program import EMPTY, MANY, UNKNOWN, Value, constant, joined
 from autodist.trace.names import Names, thing
-from autodist.trace.things import External, Frame, Mapping, Object, Sequence, Slot, Stream
+from autodist.trace.things import External, Frame, Mapping, Sequence, Slot, Stream
 
 MOST_PARTS = 64
 """Of longer lists it is not told apart what is where."""
 GROWING = frozenset("append appendleft add insert extend extendleft update put push".split())
 SHRINKING = frozenset("pop popleft remove clear sort reverse popitem rotate discard".split())
-MARKS = frozenset("sum mean cat concat concatenate stack".split())
 
 
 class Containers(Names):
@@ -96,6 +95,8 @@ class Containers(Names):
 
     def grow(self, made: Sequence, value: Value, method: str = "append") -> None:
         """Put something into a list: at its end while no branch or loop makes it uncertain, or anywhere."""
+        later = self.guards[len(made.guards) :]
+        made.picked |= joined(each.subject for each in later if each.kind == "branch")
         certain = made.parts is not None and made.guards == self.guards and method == "append"
         if certain and made.parts is not None and len(made.parts) < MOST_PARTS:
             made.parts.append(value)
@@ -291,8 +292,3 @@ class Containers(Names):
 def keyed(entries: Map[str, Value], guards: Any) -> dict[Any, Slot]:
     """The entries of a dict that is made of keywords."""
     return {key: Slot(value, guards) for key, value in entries.items()}
-
-
-def is_object(value: Any) -> bool:
-    """Whether it is an instance of a class."""
-    return isinstance(value, Object)

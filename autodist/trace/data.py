@@ -5,18 +5,13 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from autodist.program import EMPTY, Value, constant, joined
+from autodist.program import BATCH, EMPTY, FIELDS, SAMPLE, Value, constant
 from autodist.trace.names import thing
 from autodist.trace.objects import Objects
 from autodist.trace.things import Frame, Function, Mapping, Object, Sequence
 
-BATCH = "loader.batch"
-FIELDS = "loader.fields"
-"""A batch of which it is not known what fields it has."""
-SAMPLE = "loader.sample"
 TENSORS = "torch.utils.data.TensorDataset"
 HOLDING = ("Subset", "ConcatDataset", "ChainDataset")
-LOADER = "torch.utils.data.DataLoader"
 
 
 class Data(Objects):
@@ -156,6 +151,3 @@ class Data(Objects):
             return constant(len(layers))
         kind = "loader.length" if "loader" in one.roles else "data.length"
         return self.record(kind, node, frame, [thing(one)], owner=one)
-
-
-__all__ = ["BATCH", "Data", "joined"]

@@ -257,18 +257,17 @@ class Expressions(Containers):
 
     # comprehensions
 
-    def of_ListComp(self, node: ast.ListComp | ast.SetComp, frame: Frame) -> Value:
+    def of_ListComp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: Frame) -> Value:
         parts: list[Value] = []
         exact = self._comprehend(node.generators, node, frame, lambda f: parts.append(self.eval(node.elt, f)))
-        kind = "list" if isinstance(node, ast.ListComp) else "set"
-        return self.sequence(node, parts if exact else None, EMPTY if exact else joined(parts), kind)
+        kind = {ast.ListComp: "list", ast.SetComp: "set"}.get(type(node), "generator")
+        value = self.sequence(node, parts if exact else None, EMPTY if exact else joined(parts), kind)
+        for made in value.things:
+            made.picked |= joined(self.program.at(test) for each in node.generators for test in each.ifs)
+        return value
 
     of_SetComp = of_ListComp
-
-    def of_GeneratorExp(self, node: ast.GeneratorExp, frame: Frame) -> Value:
-        parts: list[Value] = []
-        exact = self._comprehend(node.generators, node, frame, lambda f: parts.append(self.eval(node.elt, f)))
-        return self.sequence(node, parts if exact else None, EMPTY if exact else joined(parts), "generator")
+    of_GeneratorExp = of_ListComp
 
     def of_DictComp(self, node: ast.DictComp, frame: Frame) -> Value:
         made: Mapping = self.make(node, Mapping)

@@ -29,8 +29,6 @@ OBJECTS = frozenset(
     "tracker writer progress reader scaler average device generator distribution".split()
 )
 """Roles of classes whose objects are told apart."""
-NUMBERS = frozenset(["builtins.int", "builtins.float", "builtins.bool", "builtins.round", "builtins.abs"])
-GOING = frozenset("zip enumerate map filter reversed sorted iter list tuple set frozenset range".split())
 TENSORS = frozenset(
     "Tensor Variable FloatTensor DoubleTensor LongTensor HalfTensor IntTensor BoolTensor ByteTensor Size".split()
 )

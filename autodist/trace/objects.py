@@ -9,7 +9,7 @@ from typing import Any
 from autodist.program import EMPTY, Value, constant, joined
 from autodist.trace.calls import REST, Calls, Keywords
 from autodist.trace.names import thing
-from autodist.trace.things import Class, External, Frame, Function, Mapping, Method, Object, Sequence, Slot
+from autodist.trace.things import Class, Frame, Function, Mapping, Method, Object, Sequence, Slot
 
 CONTAINERS = frozenset(f"torch.nn.{name}" for name in ("Sequential", "ModuleList", "ModuleDict", "ParameterList"))
 MODULE = "torch.nn.Module"
@@ -25,7 +25,6 @@ ALIASES = frozenset(
 )
 """What gives the module that it is given, as far as its passes go."""
 PARAMETERS = frozenset("parameters named_parameters buffers named_buffers state_dict".split())
-FIELDS = ("dataclasses.dataclass", "typing.NamedTuple", "attr.s", "attrs.define", "pydantic.BaseModel")
 
 
 class Objects(Calls):
@@ -337,6 +336,3 @@ def is_class_like(name: str) -> bool:
     """Whether a name of a library is that of a class: `Tokenizer`, not `tokenize`."""
     short = name.rpartition(".")[2]
     return short[:1].isupper() and not short.isupper()
-
-
-__all__ = ["External", "Objects", "is_class_like", "ordered_modules"]

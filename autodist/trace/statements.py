@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from autodist.program import EMPTY, Value, constant, joined
+from autodist.program import EMPTY, Value, constant
 from autodist.trace import folding
 from autodist.trace.expressions import Expressions
 from autodist.trace.machine import Context
 from autodist.trace.names import thing
-from autodist.trace.things import Class, External, Frame, Function, Mapping, Object, Sequence, Stream
+from autodist.trace.things import Class, External, Frame, Function, Object, Sequence, Stream
 
 Names = dict[str, Value]
 UNROLLED = 8
@@ -195,13 +195,13 @@ class Statements(Expressions):
         before = frame.names
         frame.names = dict(before)
         self._narrow(node.test, True, frame)
-        with self.within("branch", _first(node.body), frame, test):
+        with self.within("branch", node.body[0], frame, test):
             falls = self.block(node.body, frame)
         after = frame.names
         frame.names = dict(before)
         self._narrow(node.test, False, frame)
         if node.orelse:
-            with self.within("branch", _first(node.orelse), frame, test):
+            with self.within("branch", node.orelse[0], frame, test):
                 other = self.block(node.orelse, frame)
         else:
             other = True
@@ -442,15 +442,3 @@ class Statements(Expressions):
     def store_attribute(self, base: Value, name: str, value: Value, node: ast.AST, frame: Frame) -> None:
         """`base.name = value`"""
         raise NotImplementedError
-
-
-def _first(body: Row[ast.stmt]) -> ast.stmt:
-    return body[0]
-
-
-def is_dict(value: Value) -> bool:
-    """Whether it is a dict of the script, whose names are known."""
-    return len(value.things) == 1 and all(isinstance(each, Mapping) for each in value.things)
-
-
-__all__ = ["Statements", "is_dict", "joined", "merged"]

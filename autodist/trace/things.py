@@ -210,6 +210,8 @@ class Sequence(Heap):
     kind: str = "list"
     parts: list[Value] | None = None
     anywhere: Value = EMPTY
+    picked: Value = EMPTY
+    """The conditions under which it is given an element."""
 
     def contents(self) -> Iterator[Value]:
         """What it holds."""

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-import threading
-
 from autodist.catalog import Catalog
+from autodist.deep import deep
 from autodist.program import Program
 from autodist.project import Project
 from autodist.trace.libraries import Libraries
 from autodist.trace.machine import Interrupted
 from autodist.trace.names import thing
 from autodist.trace.things import Function
-
-STACK = 512 * 2**20
-"""Bytes of stack for deeply nested expressions and calls."""
-DEEPEST = 100_000
 
 
 class Tracer(Libraries):
@@ -35,25 +29,7 @@ class Tracer(Libraries):
         return self.program
 
 
+@deep
 def trace(project: Project, catalog: Catalog) -> Program:
     """What a project does, read once."""
-    found: list[Program | BaseException] = []
-
-    def run() -> None:
-        try:
-            found.append(Tracer(project, catalog).run())
-        except BaseException as error:  # raised again below
-            found.append(error)
-
-    limit, size = sys.getrecursionlimit(), threading.stack_size(STACK)
-    sys.setrecursionlimit(DEEPEST)
-    try:
-        thread = threading.Thread(target=run)
-        thread.start()
-        thread.join()
-    finally:
-        sys.setrecursionlimit(limit)
-        threading.stack_size(size)
-    if isinstance(found[0], BaseException):
-        raise found[0]
-    return found[0]
+    return Tracer(project, catalog).run()

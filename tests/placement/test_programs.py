@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "trace"))
 from programs import CATALOG, bound, traced
 
 from autodist.placement import Partial, PerRank, Placement, Replicate, Shard
@@ -112,6 +107,14 @@ def test_names_the_operation_that_mixes_samples(line: str, operation: str, reaso
     "line",
     [
         "out[y > 0].mean()",
+        "torch.randn(len(out[y > 0]), 2).mean()",
+        "torch.zeros(out[y > 0].shape[0]).add(1).mean()",
+        "out[y > 0].sum() / out[y > 0].shape[0]",
+        "np.mean([row.sum() for row, n in zip(out, y) if n > 0])",
+        "torch.stack([row for row, n in zip(out, y) if n > 0]).mean()",
+        "torch.tensor([row.sum() for row, n in zip(out, y) if n > 0]).mean()",
+        "sum(row.sum() for row in out) / len([row for row in out if row[0] > 0])",
+        "out.new_ones(out[y > 0].shape).mean()",
         "F.cross_entropy(out[y > 0], y[y > 0])",
         "torch.cat([row[: int(n)] for row, n in zip(out, y)]).mean()",
         "F.l1_loss(torch.cat([row[:n] for row, n in zip(out, y)]), torch.cat([row[:n] for row, n in zip(x, y)]))",
@@ -154,6 +157,16 @@ def test_a_mean_over_uneven_shares_knows_what_weighs_it(line: str) -> None:
 )  # fmt: skip
 def test_of_what_loops_add_up(lines: str, expected: Placement) -> None:
     assert lies(AFTER + lines + "\n") == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["found.append(loss.item())", "found += [loss.item()]", "found.extend([loss.item()])"],
+)
+def test_ranks_that_keep_different_numbers_of_losses_have_no_common_mean(line: str) -> None:
+    text = f"found = []\nfor x, y in loader:\n    loss = F.cross_entropy(net(x), y)\n    if loss < 1:\n        {line}\n"
+    found = lies(AFTER + text + "result = np.mean(found)\n")
+    assert isinstance(found, PerRank) and "different numbers of values" in found.reason
 
 
 @pytest.mark.parametrize(
