@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autodist.placement.call import Call
-from autodist.placement.lattice import SUMMED, Partial, Placement, Replicate, Shard, is_linear, join, multiple, told
+from autodist.placement.lattice import SUMMED, Partial, Placement, Replicate, Shard, counted, is_linear, join, multiple, told
 
 PAIRED = "operands are sharded along different axes: each rank's samples meet its own others, not those of all ranks"
 WHOLE = "a replicated operand has all samples where another has a rank's"
@@ -48,7 +48,10 @@ def linear(call: Call) -> Placement:
 
 
 def elementwise(call: Call) -> Placement:
-    """Any function of the numbers in one place."""
+    """Any function of the numbers in one place. Two numbers of the same samples compare alike on all ranks."""
+    counts = {counted(each.placement) for each in call.operands}
+    if call.parameters.get("compares") and len(counts) == 1 and "" not in counts:
+        return Replicate()
     return _not(call) if partials(call) else aligned(call)
 
 

@@ -73,8 +73,10 @@ def counted(placement: Placement | None) -> str:
 
 
 def multiple(partial: Partial) -> Partial:
-    """A multiple of a sum or mean: of a sum that was a number of samples, no longer one."""
-    return partial if partial.reduce == "mean" else replace(partial, weight="")
+    """A multiple of a sum or mean: of a number of samples, no longer one, but as even over the ranks as that."""
+    if partial.reduce == "mean" or not partial.weight or partial.weight.startswith(SUMMED):
+        return partial
+    return replace(partial, weight=SUMMED + partial.weight)
 
 
 def times(placement: Placement, exponent: int) -> Placement:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from autodist import operations
@@ -30,6 +30,8 @@ from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Value, h
 
 MOST_AXES = 5
 SOURCES = (BATCH, FIELDS)
+UNTOLD = "object."
+"""Begins the names of methods whose owner is not known."""
 Sharded = Callable[[Operation], Placement]
 """How what a source gives lies over the ranks, by the plan."""
 
@@ -74,15 +76,28 @@ def joint(placements: Iterable[Placement]) -> Placement | None:
 
 
 def propagate(
-    program: Program, sharded: Sharded, table: Table | None = None, catalog: Catalog | None = None
+    program: Program,
+    sharded: Sharded,
+    table: Table | None = None,
+    catalog: Catalog | None = None,
+    settled: Mapping[Operation, Placement] | None = None,
 ) -> Placements:
-    """The placements of all values of a program, where what its sources give lies as ``sharded`` says."""
-    return _Propagation(program, sharded, table or operations.load(), catalog).run()
+    """The placements of all values of a program, where what its sources give lies as ``sharded`` says, and what a plan
+    has ``settled`` as that does."""
+    return _Propagation(program, sharded, table or operations.load(), catalog, settled or {}).run()
 
 
 class _Propagation:
-    def __init__(self, program: Program, sharded: Sharded, table: Table, catalog: Catalog | None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        sharded: Sharded,
+        table: Table,
+        catalog: Catalog | None,
+        settled: Mapping[Operation, Placement],
+    ) -> None:
         self._program, self._sharded, self._table, self._catalog = program, sharded, table, catalog
+        self._settled = settled
         self._found = Placements()
         self._cyclic = program.cyclic
 
@@ -95,6 +110,7 @@ class _Propagation:
             operation = pending.popleft()
             waiting.discard(operation)
             placement, sizes = self._result(operation)
+            placement = self._settled.get(operation, placement)
             before = self._found.of.get(operation), self._found.sizes.get(operation, ())
             if placement is None or (placement, sizes) == before:
                 continue
@@ -139,6 +155,8 @@ class _Propagation:
             if operation.name == "operator.floordiv" and self._of_ranks(operation)
             else operation.name
         )
+        if name.startswith(UNTOLD):
+            name = "torch.Tensor." + name.removeprefix(UNTOLD)  # of what is asked as a tensor is
         known = self._table.find("torch.Tensor.size" if name == "torch.Tensor.shape" else name)
         if known is None or known.cls not in FUNCTIONS:
             return self._unknown(operation), None

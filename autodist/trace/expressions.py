@@ -49,7 +49,19 @@ class Expressions(Containers):
     def of_FormattedValue(self, node: ast.FormattedValue, frame: Frame) -> Value:
         if node.format_spec is not None:
             self.eval(node.format_spec, frame)
-        return self.eval(node.value, frame)
+        return self.shown(self.eval(node.value, frame), node, frame)
+
+    def shown(self, value: Value, node: ast.AST, frame: Frame) -> Value:
+        """What a value is as a text: of an object of a class that says so, what its `__str__` gives."""
+        found = Value(value.operations, value.constants)
+        for each in value.things:
+            own = each.cls if isinstance(each, Object) else None
+            method = next((name for name in ("__str__", "__repr__") if own is not None and own.find(name)), None)
+            if method is None:
+                found |= thing(each)
+            else:
+                found |= self.call(self.attribute(thing(each), method, node, frame), node, frame, [], {})
+        return found
 
     def of_NamedExpr(self, node: ast.NamedExpr, frame: Frame) -> Value:
         value = self.eval(node.value, frame)

@@ -287,7 +287,10 @@ class Libraries(Data):
     def builtin_str(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value | None:
         if inputs and inputs[0].is_constant:
             return constant(str(inputs[0].constant))
-        return None
+        shown = self.shown(inputs[0], node, frame) if len(inputs) == 1 else EMPTY
+        return None if shown in (EMPTY, *inputs) else self.record("builtins.str", node, frame, [shown])
+
+    builtin_repr = builtin_str
 
     def _number(self, make: type, node: ast.AST, frame: Frame, inputs: list[Value]) -> Value | None:
         if inputs and inputs[0].is_constant:

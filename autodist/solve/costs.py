@@ -1,0 +1,118 @@
+"""What a communication costs, and so where it is put: where a value is made, or where each reader takes it."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from autodist.placement import Partial, PerRank, Replicate
+from autodist.placement.propagate import Placements
+from autodist.program import Operation, Program, Region, held
+from autodist.source import all_of, spelled
+
+if TYPE_CHECKING:
+    from autodist.solve.cuts import Cut
+
+SAME = Replicate()
+ROUNDS = 100.0
+"""How often a loop is taken to run, which nobody knows."""
+
+
+def often(region: Region) -> float:
+    """How often a region is taken to run."""
+    times = 1.0
+    for each in region.around():
+        times *= {"loop": ROUNDS, "branch": 0.5}.get(each.kind, 1.0)
+    return times
+
+
+def cheapest(cuts: Sequence[Cut], program: Program, placements: Placements) -> Iterator[Cut]:
+    """The same communications where each of them costs least: once where a value is made that several print, or where
+    the one print takes it that comes every hundred steps."""
+    readers: dict[ast.AST, list[Cut]] = defaultdict(list)
+    uses = _Uses(program, placements)
+    for cut in cuts:
+        readers[uses.maker(cut.node) or cut.node].append(cut)
+    for made, group in readers.items():
+        place = uses.place(made, group)
+        yield from [place] if place is not None else group
+
+
+class _Uses:
+    """Who reads what, and whether that may be global."""
+
+    def __init__(self, program: Program, placements: Placements) -> None:
+        self._program, self._placements = program, placements
+
+    def maker(self, node: ast.expr) -> ast.AST | None:
+        """The expression that makes what another one reads, of a rank's own, if it is one."""
+        found = {each.node for each in self._apart(node)}
+        return found.pop() if len(found) == 1 else None
+
+    def _apart(self, node: ast.AST) -> list[Operation]:
+        found = self._program.at(node).operations
+        return [each for each in found if self._placements.of.get(each, SAME) != SAME]
+
+    def place(self, made: ast.AST, group: list[Cut]) -> Cut | None:
+        """Where a value is made global once for all that read it, if that costs less than where they do."""
+        read = [each for each in group if each.node is not made]
+        makers = [each for each in self._apart(made) if each.node is made]
+        if not read or not makers or not isinstance(made, ast.expr) or not all(map(self._may_be_global, makers)):
+            return None
+        region, source = makers[0].region, makers[0].source
+        if sum(often(each.region) for each in group) <= often(region):
+            return None
+        bound = self._bound(read) if len(read) == len(group) else None
+        here = replace(group[0], node=made, region=region, source=source)
+        return here if bound is None else replace(here, node=bound, source=read[0].source)
+
+    def _bound(self, read: list[Cut]) -> ast.expr | None:
+        """What the one name was bound to by which all read it: `train(epoch)` of `loss = train(epoch)`."""
+        names = {ast.unparse(each.node) for each in read if isinstance(each.node, ast.Name)}
+        homes = {each.source.home(each.node) for each in read}
+        if len(names) != 1 or len(homes) != 1 or not all(isinstance(each.node, ast.Name) for each in read):
+            return None
+        (home,), (name,) = homes, names
+        bindings = [each for each in all_of(home, ast.Assign) if name in map(spelled, each.targets)]
+        return bindings[0].value if len(bindings) == 1 else None
+
+    def _may_be_global(self, made: Operation) -> bool:
+        """Whether a value may be global for all that are given it: no gradient flows through it, and nobody adds a sum
+        or a number of all samples to those of one rank."""
+        if made in self._learnt:
+            return False
+        found, pending = {made}, [made]
+        while pending:
+            for user in self._program.users[pending.pop()]:
+                if user in found or isinstance(self._placements.of.get(user), PerRank):
+                    continue
+                found.add(user)
+                pending.append(user)
+        given = {each for user in found - {made} for each in _given(user)}
+        means = all(self._is_mean(each) for each in found)
+        return means or all(each in found or self._placements.of.get(each, SAME) == SAME for each in given)
+
+    def _is_mean(self, operation: Operation) -> bool:
+        """Whether it is as good a number of one rank's where a part of it is global already."""
+        placement = self._placements.of.get(operation, SAME)
+        return placement == SAME or isinstance(placement, Partial) and placement.reduce != "sum"
+
+    @cached_property
+    def _learnt(self) -> set[Operation]:
+        """What gradients may be taken of, and what it is computed from."""
+        pending = [each for effect in self._program.of("backward") for each in _given(effect.operation)]
+        found: set[Operation] = set()
+        while pending:
+            operation = pending.pop()
+            if operation not in found:
+                found.add(operation)
+                pending += _given(operation)
+        return found
+
+
+def _given(operation: Operation) -> list[Operation]:
+    return [each for value in operation.operands for each in held(value)]

@@ -1,0 +1,82 @@
+"""What must be replicated: what is printed, logged, written, reported, or decides which code runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autodist.operations import Table
+from autodist.program import Operation, Program
+from autodist.solve.alone import Alone
+from autodist.source import Source
+
+INNER = frozenset("recursion callback yield".split())
+"""Operations of the graph itself."""
+KINDS = {"scheduler.step": "schedule", "test": "test"}
+SHOWN = frozenset("print log write tracker save".split())
+"""Effects that hand all that they are given to the outside."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """An expression that must be the same on all ranks, for what an operation does beside giving a value: it prints it,
+    or decides by it which code runs."""
+
+    kind: str
+    operation: Operation
+    node: ast.expr
+
+    @property
+    def source(self) -> Source:
+        """The file that it stands in."""
+        return self.operation.source
+
+
+def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:
+    """What a program must have replicated, in the order in which it is met."""
+    kinds: dict[Operation, str] = {}
+    for effect in program.effects:
+        if kind := KINDS.get(effect.kind, effect.kind if effect.kind in SHOWN else ""):
+            kinds.setdefault(effect.operation, kind)
+    for operation in program.operations:
+        if alone.calls(operation):
+            continue  # it communicates with nobody: what it is given is made global where it is called
+        guarded = isinstance(operation.node, ast.Call) and alone.around(operation.node, operation.source) is not None
+        kind = kinds.get(operation) or ("handed" if guarded or _is_handed_over(operation, program, table) else "")
+        if kind and not (kind in ("test", "handed") and inside_forward(operation, program)):
+            for node in exposed(kind, operation):
+                yield Demand(kind, operation, node)
+
+
+def _is_handed_over(operation: Operation, program: Program, table: Table) -> bool:
+    """Whether an operation that no table knows is given something, and nobody asks for what it gives: it does something
+    with it that is not seen here, as a logger, a figure or a file does."""
+    module = operation.owner is not None and "module" in getattr(operation.owner, "roles", ())
+    made = operation.name.endswith(".__init__")
+    if made or module or program.users[operation] or not isinstance(operation.node, ast.Call):
+        return False
+    return table.find(operation.name) is None and operation.name not in INNER
+
+
+def exposed(kind: str, operation: Operation) -> Iterator[ast.expr]:
+    """The expressions that an effect hands over."""
+    node = operation.node
+    if kind == "test":
+        if isinstance(node, ast.expr):
+            yield node
+    elif isinstance(node, ast.Call):
+        if kind == "write" and isinstance(node.func, ast.Attribute):
+            yield node.func.value  # `pd.DataFrame(records).to_csv(path)`
+        yield from node.args
+        yield from (each.value for each in node.keywords)
+
+
+def inside_forward(operation: Operation, program: Program) -> bool:
+    """Whether an operation is part of a forward pass of a module."""
+    for region in operation.region.around():
+        if region.kind == "call" and isinstance(region.node, ast.Call):
+            called = program.at(region.node.func).things
+            if any("module" in getattr(each, "roles", ()) for each in called):
+                return True
+    return False
