@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from autodist import operations
@@ -23,6 +23,7 @@ from autodist.placement.lattice import (
     multiple,
     times,
 )
+from autodist.placement.plan import Plan, Sharded
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.subscripts import subscript
 from autodist.placement.transfer import FUNCTIONS, transfer
@@ -30,8 +31,6 @@ from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Value, h
 
 MOST_AXES = 5
 SOURCES = (BATCH, FIELDS)
-Sharded = Callable[[Operation], Placement]
-"""How what a source gives lies over the ranks, by the plan."""
 
 
 @dataclass
@@ -40,6 +39,8 @@ class Placements:
 
     of: dict[Operation, Placement] = field(default_factory=dict)
     sizes: dict[Operation, Sizes] = field(default_factory=dict)
+    taken: Mapping[Operation, Placement] = field(default_factory=dict)
+    """How the operation that is looked at is given results of others, where it has its share of what all ranks have."""
 
     def value(self, value: Value) -> Placement | None:
         """How a value lies, whichever operation gives it; None if none has."""
@@ -49,7 +50,7 @@ class Placements:
         """How what one of several operations gives lies. What sums begin with lies as they do."""
         known = [each for each in operations_ if each in self.of]
         begun = [each for each in known if not arguments.gives_zeros(each)]
-        return joint(self.of[each] for each in begun or known)
+        return joint(self.taken.get(each, self.of[each]) for each in begun or known)
 
     def size(self, value: Value) -> Sizes:
         """Its sizes, as far as all that may give it agree on them."""
@@ -74,15 +75,16 @@ def joint(placements: Iterable[Placement]) -> Placement | None:
 
 
 def propagate(
-    program: Program, sharded: Sharded, table: Table | None = None, catalog: Catalog | None = None
+    program: Program, plan: Plan | Sharded, table: Table | None = None, catalog: Catalog | None = None
 ) -> Placements:
-    """The placements of all values of a program, where what its sources give lies as ``sharded`` says."""
-    return _Propagation(program, sharded, table or operations.load(), catalog).run()
+    """The placements of all values of a program, where what its sources give lies as a plan says."""
+    plan = plan if isinstance(plan, Plan) else Plan(plan)
+    return _Propagation(program, plan, table or operations.load(), catalog).run()
 
 
 class _Propagation:
-    def __init__(self, program: Program, sharded: Sharded, table: Table, catalog: Catalog | None) -> None:
-        self._program, self._sharded, self._table, self._catalog = program, sharded, table, catalog
+    def __init__(self, program: Program, plan: Plan, table: Table, catalog: Catalog | None) -> None:
+        self._program, self._plan, self._table, self._catalog = program, plan, table, catalog
         self._found = Placements()
         self._cyclic = program.cyclic
 
@@ -94,7 +96,8 @@ class _Propagation:
         while pending:
             operation = pending.popleft()
             waiting.discard(operation)
-            placement, sizes = self._result(operation)
+            self._found.taken = self._plan.taken.get(operation, {})
+            placement, sizes = self._shared(operation)
             before = self._found.of.get(operation), self._found.sizes.get(operation, ())
             if placement is None or (placement, sizes) == before:
                 continue
@@ -108,13 +111,20 @@ class _Propagation:
                 if user not in waiting:
                     waiting.add(user)
                     pending.append(user)
+        self._found.taken = {}
         return self._found
+
+    def _shared(self, operation: Operation) -> tuple[Placement | None, Sizes]:
+        placement, sizes = self._result(operation)
+        if operation not in self._plan.placed:
+            return placement, sizes
+        return self._plan.placed[operation], (None, *sizes[1:]) if sizes else sizes
 
     def _result(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         if operation.name in SOURCES:
-            return self._sharded(operation), self._batch_sizes(operation)
+            return self._plan.sharded(operation), self._batch_sizes(operation)
         if operation.name == SAMPLE:
-            shared = isinstance(self._sharded(operation), Shard)
+            shared = isinstance(self._plan.sharded(operation), Shard)
             return (Each("loader") if shared else Replicate()), self._found.size(operation.inputs[0])
         if "world_size" in self._roles(operation):
             return Replicate(1), ()
@@ -171,20 +181,24 @@ class _Propagation:
 
     def _round(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         """What a loop has come to that goes over samples, or over their numbers."""
-        over = operation.inputs[0] if operation.inputs else Value()
+        over, numbers = operation.inputs[0] if operation.inputs else Value(), operation.name == "range.index"
         placement, sizes = self._operand(over), self._found.size(over)
-        if placement is None:
+        if placement is None and not numbers:
             return (None, None) if over.operations else (Replicate(), ())
-        numbers = operation.name == "range.index"
-        if numbers and len(operation.inputs) > 1:
-            placement = self._operand(operation.inputs[1]) or placement
+        if numbers and operation.inputs:
+            placement = self._size_as(operation, operation.inputs[min(len(operation.inputs), 2) - 1]) or placement
         if numbers:
-            return (Each("range") if counted(placement) else placement), ()
+            waits = placement is None and any(each.operations for each in operation.inputs)
+            return (None if waits else Each("range") if counted(placement) else placement or Replicate()), ()
         if over.operations and all(each.name == FIELDS for each in over.operations):
             return placement, None
         if isinstance(placement, Shard) and not any(self._gives_several(each) for each in over.operations):
             placement = Each("rows") if placement.axis == 0 else replace(placement, axis=placement.axis - 1)
         return placement, sizes[1:] if sizes else None
+
+    def _size_as(self, operation: Operation, size: Value) -> Placement | None:
+        """How a size lies that an operation is given."""
+        return Partial("sum", ROWS) if self._plan.counts(operation, size) else self._operand(size)
 
     def _gradient(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         """The gradients of a loss with regard to samples: those of a mean over a rank's are N times as large."""
@@ -243,6 +257,9 @@ class _Propagation:
         """`x[key]`: a field of a batch, a size of a shape, or some numbers of a tensor."""
         base = operation.inputs[0]
         placement = self._found.value(base)
+        if placement is None and not base.operations:  # of a list
+            placement = self._operand(base)
+            return (None if placement is None and any(held(base)) else placement or Replicate()), None
         if placement is None:
             return None, None
         shape = self._shape(base, operation)
@@ -341,7 +358,7 @@ class _Propagation:
         if known.cls in ("stack", "concatenate") and operation.inputs and self._has_each(operation.inputs[0]):
             return self._laid_together(operation, known, call)
         for place, value in enumerate(given):
-            placement = self._operand(value)
+            placement = self._size_as(operation, value) if known.cls in arguments.SIZED else self._operand(value)
             if placement is None and value.operations:
                 unknown = True
                 continue
@@ -359,7 +376,9 @@ class _Propagation:
             if self._picked(operation.inputs[0]) and known.cls == "reduction":
                 return PerRank(known.name, "ranks put different numbers of values into that list"), sizes[0]
             return self._of_list(operands[0].placement, known), sizes[0]
-        call = replace(call, operands=tuple(operands), parameters=known.parameters)
+        told = call.sizes and zip(call.sizes, arguments.sizes_of(operation, known), strict=True)
+        numbers = tuple(None if self._plan.counts(operation, value) else size for size, value in told)
+        call = replace(call, operands=tuple(operands), sizes=numbers, parameters=known.parameters)
         alike = all(each.placement == Replicate() for each in operands)
         placement = Replicate() if alike else self._under_all(known, call, sizes)
         if operation in self._cyclic and known.cls == "add":
@@ -393,7 +412,7 @@ class _Propagation:
         if self._operand(operation.inputs[0]) != Replicate():
             return None
         for place, each in enumerate(arguments.sizes_of(operation)):
-            if rows := counted(self._found.value(each)):
+            if rows := counted(self._size_as(operation, each)):
                 return Shard(place, rows=rows)
         return None
 

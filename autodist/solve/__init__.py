@@ -1,0 +1,1 @@
+"""From placements to a plan: what is shared out over the ranks."""
