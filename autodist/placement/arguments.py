@@ -205,5 +205,12 @@ def _size(value: Value) -> int | None:
     """A size that is a constant, None for a number of samples, and a number like no other for a setting."""
     if type(value.constant) is int:
         return value.constant
-    counted = [each for each in value.operations if each.name in ("torch.Tensor.size", "builtins.len", "getitem")]
+    counted = [each for each in value.operations if _counts(each)]
     return None if counted and len(counted) == len(value.operations) else OTHER_SIZE
+
+
+def _counts(operation: Operation) -> bool:
+    """Whether it is a size, or a product that has one first: `len(x) * length`."""
+    if operation.name == "operator.mul":
+        return any(map(_counts, operation.inputs[0].operations))
+    return operation.name in ("torch.Tensor.size", "builtins.len", "getitem")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -13,8 +13,8 @@ Sharded: TypeAlias = Callable[[Operation], Placement]
 """How what a loader gives lies over the ranks."""
 
 
-def _never(operation: Operation, size: Value) -> bool:
-    return False
+def _nowhere(operation: Operation, sizes: Sequence[Value]) -> None:
+    return None
 
 
 @dataclass(frozen=True)
@@ -26,5 +26,5 @@ class Plan:
     """Results that are shared out where they are computed: a slice of the data, numbers that are drawn."""
     taken: Mapping[Operation, Mapping[Operation, Placement]] = field(default_factory=dict)
     """Results that are shared out where they are used, by the operations that use them: a tensor with all the data."""
-    counts: Callable[[Operation, Value], bool] = _never
-    """Whether a size that an operation is given is the whole batch's number of samples."""
+    counts: Callable[[Operation, Sequence[Value]], int | None] = _nowhere
+    """Which of the sizes that an operation is given is the whole batch's number of samples, if one is."""

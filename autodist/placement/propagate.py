@@ -132,6 +132,9 @@ class _Propagation:
             return self._round(operation)
         if operation.name == "getitem":
             return self._item(operation)
+        if operation.name == "builtins.slice":
+            bounds = [self._operand(each) for each in operation.inputs]
+            return next((each for each in bounds if isinstance(each, Each)), Replicate()), ()
         if operation.name == "setitem":
             return self._stored(operation)
         if operation.name in arguments.FIELDS_OF_RESULTS:
@@ -186,7 +189,8 @@ class _Propagation:
         if placement is None and not numbers:
             return (None, None) if over.operations else (Replicate(), ())
         if numbers and operation.inputs:
-            placement = self._size_as(operation, operation.inputs[min(len(operation.inputs), 2) - 1]) or placement
+            over = operation.inputs[min(len(operation.inputs), 2) - 1]
+            placement = self._size_as(over, self._plan.counts(operation, [over]) == 0) or placement
         if numbers:
             waits = placement is None and any(each.operations for each in operation.inputs)
             return (None if waits else Each("range") if counted(placement) else placement or Replicate()), ()
@@ -196,9 +200,9 @@ class _Propagation:
             placement = Each("rows") if placement.axis == 0 else replace(placement, axis=placement.axis - 1)
         return placement, sizes[1:] if sizes else None
 
-    def _size_as(self, operation: Operation, size: Value) -> Placement | None:
-        """How a size lies that an operation is given."""
-        return Partial("sum", ROWS) if self._plan.counts(operation, size) else self._operand(size)
+    def _size_as(self, size: Value, counts: bool) -> Placement | None:
+        """How a size lies, which may be the number of samples of the whole batch."""
+        return Partial("sum", ROWS) if counts else self._operand(size)
 
     def _gradient(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         """The gradients of a loss with regard to samples: those of a mean over a rank's are N times as large."""
@@ -302,6 +306,13 @@ class _Propagation:
         own = [op for each in adding for v in each.inputs for op in v.operations if op.name == "getitem"]
         return bool(own) and any(op.inputs[0].operations & base.operations for op in own)
 
+    def _first(self, operation: Operation) -> Placement | None:
+        """How the first operand of another operation lies for that."""
+        taken, self._found.taken = self._found.taken, self._plan.taken.get(operation, {})
+        found = self._found.value(operation.inputs[0])
+        self._found.taken = taken
+        return found
+
     def _state(self, base: Value, operation: Operation) -> tuple[Placement, Sizes] | None:
         """The last state of an LSTM, in which layers come first, then the samples: `_, (h, c) = self.lstm(x)`."""
         before = [
@@ -336,7 +347,7 @@ class _Propagation:
         if len(shapes) != len(base.operations) or len(operation.inputs) < 2:
             return None
         axis = operation.inputs[1].constant
-        found = [self._found.value(each.inputs[0]) for each in shapes]
+        found = [self._first(each) for each in shapes]
         sharded = {each.axis: each.rows for each in found if isinstance(each, Shard)}
         if not sharded or type(axis) is not int:
             return None
@@ -348,8 +359,8 @@ class _Propagation:
         if known.cls in ("expand", "repeat") and (shard := self._spread_out(operation)) is not None:
             return shard, tuple(None for _ in arguments.sizes_of(operation))
         if known.cls in ("fill", "random") and (like := self._shaped_like(operation)) is not None:
-            placement = self._found.value(like)
-            return (placement if isinstance(placement, Shard) else Replicate()), self._found.size(like)
+            placement = self._first(like)
+            return (placement if isinstance(placement, Shard) else Replicate()), self._found.size(like.inputs[0])
         given = list(arguments.operands(operation, known))
         call = arguments.call(operation, known)
         operands: list[Operand] = []
@@ -357,8 +368,10 @@ class _Propagation:
         unknown = False
         if known.cls in ("stack", "concatenate") and operation.inputs and self._has_each(operation.inputs[0]):
             return self._laid_together(operation, known, call)
+        told = arguments.sizes_of(operation, known) if known.cls in arguments.SIZED else []
+        rows = self._plan.counts(operation, told) if told else None
         for place, value in enumerate(given):
-            placement = self._size_as(operation, value) if known.cls in arguments.SIZED else self._operand(value)
+            placement = self._size_as(value, place == rows and known.cls in ("fill", "random"))
             if placement is None and value.operations:
                 unknown = True
                 continue
@@ -376,8 +389,7 @@ class _Propagation:
             if self._picked(operation.inputs[0]) and known.cls == "reduction":
                 return PerRank(known.name, "ranks put different numbers of values into that list"), sizes[0]
             return self._of_list(operands[0].placement, known), sizes[0]
-        told = call.sizes and zip(call.sizes, arguments.sizes_of(operation, known), strict=True)
-        numbers = tuple(None if self._plan.counts(operation, value) else size for size, value in told)
+        numbers = tuple(None if place == rows else size for place, size in enumerate(call.sizes))
         call = replace(call, operands=tuple(operands), sizes=numbers, parameters=known.parameters)
         alike = all(each.placement == Replicate() for each in operands)
         placement = Replicate() if alike else self._under_all(known, call, sizes)
@@ -411,19 +423,21 @@ class _Propagation:
         """What is replicated, repeated for each of a rank's samples: `token.expand(len(x), -1)`"""
         if self._operand(operation.inputs[0]) != Replicate():
             return None
-        for place, each in enumerate(arguments.sizes_of(operation)):
-            if rows := counted(self._size_as(operation, each)):
+        told = arguments.sizes_of(operation)
+        at = self._plan.counts(operation, told)
+        for place, each in enumerate(told):
+            if rows := counted(self._size_as(each, place == at)):
                 return Shard(place, rows=rows)
         return None
 
-    def _shaped_like(self, operation: Operation) -> Value | None:
-        """The tensor whose shape another one is made with: `torch.randn(x.shape)`, `torch.zeros(*x.size())`"""
+    def _shaped_like(self, operation: Operation) -> Operation | None:
+        """What reads the shape that a tensor is made with: `torch.randn(x.shape)`, `torch.zeros(*x.size())`"""
         given = [*operation.inputs[-1:], *(each for name, each in operation.keywords.items() if name in ("*", "size"))]
         for value in given:
             for each in value.operations:
                 shape = next(iter(each.inputs[0].operations), each) if each.name == "iterate" and each.inputs else each
                 if shape.name in ("torch.Tensor.shape", "torch.Tensor.size") and len(shape.inputs) == 1:
-                    return shape.inputs[0]
+                    return shape
         return None
 
     def _is_only_begun(self, value: Value) -> bool:

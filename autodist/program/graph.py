@@ -41,6 +41,8 @@ class Region:
     node: ast.AST
     parent: Region | None = None
     subject: Value = EMPTY
+    function: ast.AST | None = None
+    """The function whose body it is."""
     others: set[Region] = field(default_factory=set)
     """From where else a function is called with the same arguments, where it is not run again."""
 

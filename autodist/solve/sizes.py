@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 from autodist.placement.arguments import parts
-from autodist.program import MANY, UNKNOWN, Operation, Value
+from autodist.program import MANY, Operation, Program, Value
 
 READS = ("object.", "operator.", "getitem", "name")
 """Beginnings of the names of operations that give the same again where they are given the same."""
@@ -33,14 +33,23 @@ def is_several(size: Value | None) -> bool:
     return key(size) is not None and size is not None and size.constant != 1
 
 
+def as_slice(key_: Value) -> Operation | None:
+    """The slice that a part of a subscript is."""
+    found = key_.operation
+    return found if found is not None and found.name == "builtins.slice" else None
+
+
+def is_whole(cut: Operation) -> bool:
+    """`:`"""
+    return all(each.is_constant and each.constant is None for each in cut.inputs)
+
+
 def first_slice(subscript: Operation) -> Operation | None:
     """The slice along the first axis that a subscript takes: `x[start:stop]`, `x[start:stop, :]`."""
     if subscript.name != "getitem" or len(subscript.inputs) < 2:
         return None
-    keys = parts(subscript.inputs[1])
-    first = keys[0] if keys else subscript.inputs[1]
-    found = first.operation
-    return found if found is not None and found.name == "builtins.slice" else None
+    found = as_slice((parts(subscript.inputs[1]) or [subscript.inputs[1]])[0])
+    return None if found is None or is_whole(found) else found
 
 
 def lengths(cut: Operation) -> Iterator[Value]:
@@ -83,6 +92,16 @@ def _factors(product: Operation, start: Value) -> Iterator[Value]:
                     yield mine
 
 
-def is_known(value: Value) -> bool:
-    """Whether it is one number that is written down."""
-    return value.constant is not UNKNOWN
+def varies(bound: Value, program: Program) -> bool:
+    """Whether a bound of a slice is another one in each round of a loop."""
+    seen, pending = set[Operation](), [bound]
+    while pending:
+        each = pending.pop()
+        if len(each.constants) > 1:
+            return True
+        for operation in each.operations - seen:
+            seen.add(operation)
+            if operation in program.cyclic or operation.name in ("range.index", "iterate"):
+                return True
+            pending += operation.operands
+    return False

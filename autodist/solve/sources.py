@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Sequence as Row
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,10 +22,12 @@ from autodist.placement.plan import Plan
 from autodist.placement.propagate import Placements, propagate
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, held
 from autodist.solve import sizes
+from autodist.source import is_generator
 
 LOADERS = (BATCH, FIELDS, SAMPLE)
 SPLITS = ("split", "array_split", "chunk", "tensor_split")
 NUMBERS = ("builtins.len", "torch.Tensor.size", "torch.Tensor.shape")
+MODULE = "torch.nn.Module"
 LEARNED = ("Parameter", ".requires_grad_", ".weight", ".bias")
 """Ends of the names of operations that give what is trained."""
 
@@ -45,6 +48,8 @@ class Sources:
     """The keys of the numbers of samples that a whole batch has."""
     reaching: frozenset[Operation] = frozenset()
     """What gradients are computed from."""
+    steps: frozenset[Operation] = frozenset()
+    """What of that is computed anew in each step."""
     taken: Mapping[Operation, Mapping[Operation, Placement]] = field(default_factory=dict)
 
     def placement_of(self, operation: Operation) -> Placement:
@@ -52,9 +57,12 @@ class Sources:
         shared = operation in self.batches or operation.owner in self.training
         return Shard(self.axis if operation in self.batches else 0) if shared else Replicate()
 
-    def counts(self, operation: Operation, size: Value) -> bool:
-        """Whether a size is the number of samples of the whole batch, in what gradients are computed from."""
-        return bool(self.rows) and operation in self.reaching and sizes.key(size) in self.rows
+    def counts(self, operation: Operation, given: Row[Value]) -> int | None:
+        """Which of some sizes is the number of samples of the whole batch, in what gradients are computed from."""
+        if not self.rows or operation not in self.reaching:
+            return None
+        places = range(len(given)) if operation in self.steps else range(1)
+        return next((at for at in places if sizes.key(given[at]) in self.rows), None)
 
     @cached_property
     def plan(self) -> Plan:
@@ -78,6 +86,7 @@ class _Reading:
         self._backward = [each.operation for each in program.of("backward")]
         self._reaching = self._upstream(self._backward)
         self._ordered = sorted(self._reaching, key=lambda each: each.number)
+        self._around = frozenset(loop for each in self._backward for loop in each.region.loops)
         self._steps = frozenset(loop for each in self._backward for loop in _innermost(each.region))
 
     def by_rows(self) -> Sources:
@@ -87,19 +96,25 @@ class _Reading:
             training = frozenset(each.owner for each in loaders)
             told = (size for each in training for size in _batch_sizes(each))
             return self._found(loaders, training=training, rows=_keys(told))
-        drawn = {each: size for each in self._ordered if (size := self._number(each)) is not None}
-        made = {each: [size] for each, size in drawn.items() if self._chooses(each)}
-        sampled = self._downstream(made)
-        for each in self._ordered:
-            told = self._cut(each)
-            if told is not None and each not in sampled and sampled.isdisjoint(_given(each)):
-                made[each] = told
-                sampled |= self._downstream([each])
-        made = made or {each: [size] for each, size in drawn.items() if not self._in_forward(each)}
+        noise = [each for each in self._ordered if not self._in_module(each)]
+        made = self._made(self._ordered, noise=False) or self._made(noise, noise=True)
         if not made:
             return self._whole(0)
         rows = _keys(size for told in made.values() for size in told)
         return self._found(made, batches=frozenset(made), rows=rows)
+
+    def _made(self, operations_: Iterable[Operation], noise: bool) -> dict[Operation, list[Value]]:
+        """What makes the batch of a step, and how many samples it may give: what is made of that is a part of it."""
+        made: dict[Operation, list[Value]] = {}
+        sampled: set[Operation] = set()
+        for each in operations_:
+            if each not in sampled and sampled.isdisjoint(_given(each)):
+                number = self._number(each) if noise or self._chooses(each) else None
+                told = [number] if number is not None else self._cut(each)
+                if told is not None:
+                    made[each] = told
+                    sampled |= self._downstream([each])
+        return made
 
     def by_columns(self, found: Sources) -> Sources | None:
         """Its sources, where they lie along the second axis: of all the data, which slices step through."""
@@ -107,10 +122,10 @@ class _Reading:
             return None
         if found.wholes:
             return self._whole(1)
-        if not all(sizes.first_slice(each) for each in found.batches):
+        if not all(sizes.first_slice(each) or len(self._shape(each)) > 1 for each in found.batches):
             return None
-        bases = [each for cut in found.batches for each in cut.inputs[0].operations]
-        rows = _keys(size for each in self._upstream(bases) for size in _laid_out(each))
+        second = _keys(size for each in found.batches for size in self._shape(each)[1:2])
+        rows = second or _keys(size for each in self._upstream(found.batches) for size in _laid_out(each))
         return self._found(found.batches, batches=found.batches, axis=1, rows=rows)
 
     def steps_along(self, found: Sources) -> bool:
@@ -129,7 +144,8 @@ class _Reading:
         return sum(isinstance(each, Partial) for each in lying)
 
     def _found(self, ends: Iterable[Operation], **what: Any) -> Sources:
-        return Sources(reaching=self._upstream(self._backward, frozenset(ends)), **what)
+        reaching = self._upstream(self._backward, frozenset(ends))
+        return Sources(reaching=reaching, steps=frozenset(filter(self._in_training, reaching)), **what)
 
     def _upstream(self, ends: Iterable[Operation], stop: frozenset[Operation] = frozenset()) -> frozenset[Operation]:
         """What some operations are given, and what that is computed from."""
@@ -139,7 +155,7 @@ class _Reading:
             each = pending.pop()
             if each not in found:
                 found.add(each)
-                pending += _given(each) if each not in stop else ()
+                pending += () if each in stop or self._is_made_there(each) else _given(each)
         return frozenset(found)
 
     def _downstream(self, starts: Iterable[Operation]) -> set[Operation]:
@@ -157,14 +173,16 @@ class _Reading:
 
     def _number(self, operation: Operation) -> Value | None:
         """How many samples an operation draws anew in each step; None for one, and for an order of all samples."""
-        known = self._table.find(operation.name)
-        if known is None or known.cls != "random" or not self._in_step(operation):
+        told = self._shape(operation)
+        if not told or not sizes.is_several(told[0]) or not self._in_step(operation):
             return None
-        told = arguments.sizes_of(operation, known)
-        number = told[0] if told else Value()
-        of = sizes.key(operation.inputs[0]) if operation.inputs else None
-        orders = len(operation.inputs) > 1 and sizes.key(number) == of and self._chooses(operation)
-        return None if orders or not sizes.is_several(number) else number
+        of = sizes.key(operation.inputs[0]) if len(operation.inputs) > 1 else None
+        return None if of == sizes.key(told[0]) and self._chooses(operation) else told[0]
+
+    def _shape(self, operation: Operation) -> list[Value]:
+        """The sizes of what is drawn."""
+        known = self._table.find(operation.name)
+        return arguments.sizes_of(operation, known) if known is not None and known.cls == "random" else []
 
     def _chooses(self, operation: Operation) -> bool:
         """Whether it draws numbers of samples, and not noise."""
@@ -172,16 +190,31 @@ class _Reading:
         return known is not None and "index_draw" in self._catalog.roles(known.name)
 
     def _in_step(self, operation: Operation) -> bool:
-        loops = operation.region.loops
-        return not self._steps.isdisjoint(loops) or any(_yields(each) for each in loops)
-
-    def _in_forward(self, operation: Operation) -> bool:
-        """Whether a model computes it of its input."""
+        """Whether it is in the innermost loop around a step, or in one in which a generator makes batches."""
+        loops = set[Region]()
         for region in operation.region.around():
-            called = self._program.at(region.node.func).things if isinstance(region.node, ast.Call) else ()
-            if any("module" in getattr(each, "roles", ()) for each in called):
-                return True
+            if region.function is not None and is_generator(region.function):
+                return any(_yields(each) for each in loops)
+            loops |= {region} if region.kind == "loop" else set()
+        return not self._steps.isdisjoint(operation.region.loops)
+
+    def _in_module(self, operation: Operation) -> bool:
+        """Whether a module computes it, of its input or when it is made."""
+        for region in operation.region.around():
+            node = region.node
+            for each in self._program.at(node.func).things if isinstance(node, ast.Call) else ():
+                if "module" in getattr(each, "roles", ()) or MODULE in getattr(each, "libraries", ()):
+                    return True
         return False
+
+    def _is_made_there(self, operation: Operation) -> bool:
+        """Whether it is a part of a module, from its constructor."""
+        for region in operation.region.around():
+            node = region.node
+            for each in self._program.at(node.func).things if isinstance(node, ast.Call) else ():
+                if MODULE in getattr(each, "libraries", ()):
+                    return True
+        return operation.name.endswith(LEARNED) or "requires_grad" in operation.keywords
 
     # slices
 
@@ -189,17 +222,24 @@ class _Reading:
         """How long a part of the data is that an operation takes, if it takes another one in each step."""
         if operation.name == "iterate":
             return self._piece(operation)
-        cut = sizes.first_slice(operation)
+        if operation.name != "getitem" or len(operation.inputs) < 2 or self._in_module(operation):
+            return None
+        if not self._in_training(operation):
+            return None
+        keys = arguments.parts(operation.inputs[1]) or [operation.inputs[1]]
+        cut = sizes.as_slice(keys[0])
         if cut is None:
             return None
-        bounds = [each for each in cut.inputs[:2] if _varies(each, self._program)]
-        order = self._draws_order(operation.inputs[0])
-        if not (bounds or order) or not self._in_training(operation):
-            return None
-        return list(sizes.lengths(cut))
+        if sizes.is_whole(cut):  # `data[:, i : i + length]`, of all rows
+            along = any(sizes.varies(each, self._program) for each in keys[1:])
+            return [size for each in self._upstream([operation]) for size in _laid_out(each)] if along else None
+        bounds = any(sizes.varies(each, self._program) for each in cut.inputs[:2])
+        return list(sizes.lengths(cut)) if bounds or self._draws_order(operation.inputs[0]) else None
 
     def _piece(self, operation: Operation) -> list[Value] | None:
         """`for part in torch.split(order, size)`, and the numbers that a batch sampler gives."""
+        if not self._in_step(operation):
+            return None
         if "batch_sampler" in getattr(operation.owner, "roles", ()):
             return list(_batch_sizes(operation.owner))
         for each in operation.inputs[0].operations if operation.inputs else ():
@@ -209,30 +249,30 @@ class _Reading:
 
     def _draws_order(self, base: Value) -> bool:
         """`torch.randperm(n)[:size]`, in a step"""
-        drawn = (each for each in self._upstream_of(base) if self._chooses(each))
+        before = {*held(base)}
+        drawn = filter(self._chooses, before | self._upstream(before))
         return any(self._in_step(each) for each in drawn)
-
-    def _upstream_of(self, base: Value) -> Iterator[Operation]:
-        yield from held(base)
-        yield from self._upstream(held(base))
 
     def _in_training(self, operation: Operation) -> bool:
         """Whether it is in a loop around a step, or in one that yields batches."""
-        around = {loop for each in self._backward for loop in each.region.loops}
         loops = operation.region.loops
-        return not around.isdisjoint(loops) or any(_yields(each) for each in loops)
+        return not self._around.isdisjoint(loops) or any(_yields(each) for each in loops)
 
     # all of the data
 
     def _whole(self, axis: int) -> Sources:
-        """What a step takes of the data that was there before."""
+        """What a step takes of the data that was there before. What picks from data by such numbers is as long."""
         taken: dict[Operation, dict[Operation, Placement]] = {}
-        for user in self._ordered:
-            if not self._in_training(user) or self._in_forward(user):
-                continue
-            for each in {op for value in user.operands for op in held(value)}:
+        seen, pending = set(self._backward), [*self._backward]
+        while pending:
+            user = pending.pop()
+            picking = user.name == "getitem" and any(map(self._is_data, _held(user.inputs[1:])))
+            for each in _held(user.inputs[1:]) if picking else _given(user):
                 if self._is_data(each):
                     taken.setdefault(user, {})[each] = Shard(axis)
+                elif each not in seen and not self._is_made_there(each):
+                    seen.add(each)
+                    pending.append(each)
         wholes = frozenset(each for given in taken.values() for each in given)
         counted = [each for each in self._program.operations if each.name in NUMBERS and _given(each) & wholes]
         rows = _keys(Value(frozenset([each])) for each in counted)
@@ -240,13 +280,15 @@ class _Reading:
 
     def _is_data(self, operation: Operation) -> bool:
         """Whether it is a tensor that was made before the steps, and is not trained."""
-        if not operation.is_tensor or operation.name.endswith(LEARNED) or "requires_grad" in operation.keywords:
-            return False
-        return not self._in_training(operation) and not self._in_forward(operation)
+        return operation.is_tensor and not self._in_training(operation) and not self._is_made_there(operation)
+
+
+def _held(values: Iterable[Value]) -> frozenset[Operation]:
+    return frozenset(each for value in values for each in held(value))
 
 
 def _given(operation: Operation) -> frozenset[Operation]:
-    return frozenset(each for value in operation.operands for each in held(value))
+    return _held(operation.operands)
 
 
 def _keys(told: Iterable[Value]) -> frozenset[Hashable]:
@@ -289,18 +331,3 @@ def _innermost(region: Region) -> frozenset[Region]:
 def _yields(loop: Region) -> bool:
     """Whether a loop of a generator gives something in each of its rounds."""
     return any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in ast.walk(loop.node))
-
-
-def _varies(bound: Value, program: Program) -> bool:
-    """Whether a bound of a slice is another one in each round of a loop."""
-    seen, pending = set[Operation](), [bound]
-    while pending:
-        each = pending.pop()
-        if len(each.constants) > 1:
-            return True
-        for operation in each.operations - seen:
-            seen.add(operation)
-            if operation in program.cyclic or operation.name in ("range.index", "iterate"):
-                return True
-            pending += operation.operands
-    return False

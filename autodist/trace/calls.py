@@ -210,7 +210,8 @@ class Calls(Attributes):
         self.endings.append(ending)
         quiet = thing(External("torch.no_grad")) if function.role == "no_grad" else EMPTY
         try:
-            with self.within("with" if quiet else "call", node, frame, quiet) as context.region:
+            with self.within("with" if quiet else "call", node, frame, quiet) as region:
+                context.region, region.function = region, function.node
                 result = self._body(function.node, inner, ending)
         finally:
             self.endings.pop()
