@@ -170,7 +170,7 @@ TRACE = """
 
 PLACEMENT = """
     propagate
-    plan
+    placements | plan
     subscripts
     arguments | shapes
     transfer
@@ -183,7 +183,8 @@ PLACEMENT = """
 
 SOLVE = """
     sources
-    sizes
+    batches
+    sizes | steps
 """
 
 OPERATIONS = """

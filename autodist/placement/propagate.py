@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from autodist import operations
 from autodist.catalog import Catalog
@@ -19,10 +18,10 @@ from autodist.placement.lattice import (
     Replicate,
     Shard,
     counted,
-    join,
     multiple,
     times,
 )
+from autodist.placement.placements import Placements, joint
 from autodist.placement.plan import Plan, Sharded
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.subscripts import subscript
@@ -31,47 +30,6 @@ from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Value, h
 
 MOST_AXES = 5
 SOURCES = (BATCH, FIELDS)
-
-
-@dataclass
-class Placements:
-    """How the results of operations lie over the ranks, and their sizes."""
-
-    of: dict[Operation, Placement] = field(default_factory=dict)
-    sizes: dict[Operation, Sizes] = field(default_factory=dict)
-    taken: Mapping[Operation, Placement] = field(default_factory=dict)
-    """How the operation that is looked at is given results of others, where it has its share of what all ranks have."""
-
-    def value(self, value: Value) -> Placement | None:
-        """How a value lies, whichever operation gives it; None if none has."""
-        return self.joint(value.operations)
-
-    def joint(self, operations_: Iterable[Operation]) -> Placement | None:
-        """How what one of several operations gives lies. What sums begin with lies as they do."""
-        known = [each for each in operations_ if each in self.of]
-        begun = [each for each in known if not arguments.gives_zeros(each)]
-        return joint(self.taken.get(each, self.of[each]) for each in begun or known)
-
-    def size(self, value: Value) -> Sizes:
-        """Its sizes, as far as all that may give it agree on them."""
-        inside = list(held(value)) if value.things else list(value.operations)
-        found = {self.sizes.get(each) for each in inside if each in self.of}
-        if not found or None in found:
-            return None if inside or value.things else ()
-        lengths = {len(each or ()) for each in found}
-        if len(lengths) > 1:
-            return None
-        rows = zip(*[each or () for each in found], strict=True)
-        sizes = tuple(row[0] if len(set(row)) == 1 else None for row in rows)
-        return sizes if value.operations else (None, *sizes)  # of a list of such
-
-
-def joint(placements: Iterable[Placement]) -> Placement | None:
-    """The placement of what lies in one of several ways."""
-    result: Placement | None = None
-    for each in placements:
-        result = each if result is None else join(result, each)
-    return result
 
 
 def propagate(
@@ -198,7 +156,8 @@ class _Propagation:
             return placement, None
         if isinstance(placement, Shard) and not any(self._gives_several(each) for each in over.operations):
             placement = Each("rows") if placement.axis == 0 else replace(placement, axis=placement.axis - 1)
-        return placement, sizes[1:] if sizes else None
+        several = any(self._gives_several(each) for each in over.operations)
+        return placement, sizes if several or not sizes else sizes[1:]
 
     def _size_as(self, size: Value, counts: bool) -> Placement | None:
         """How a size lies, which may be the number of samples of the whole batch."""
@@ -339,7 +298,7 @@ class _Propagation:
         if known is None:
             return operation.owner is not None and operation.name not in SOURCES
         along = known.short in arguments.SEVERAL and (len(operation.inputs) > 1 or bool(operation.keywords))
-        return along or known.cls == "sequence"
+        return along or known.cls == "sequence" or known.short == "LSTMCell"
 
     def _shape(self, base: Value, operation: Operation) -> Placement | None:
         """`x.shape[0]`"""
