@@ -44,11 +44,17 @@ def is_whole(cut: Operation) -> bool:
     return all(each.is_constant and each.constant is None for each in cut.inputs)
 
 
-def first_slice(subscript: Operation) -> Operation | None:
-    """The slice along the first axis that a subscript takes: `x[start:stop]`, `x[start:stop, :]`."""
+def first_key(subscript: Operation) -> Value | None:
+    """What a subscript says of the first axis: `i` of `x[i, :]`."""
     if subscript.name != "getitem" or len(subscript.inputs) < 2:
         return None
-    found = as_slice((parts(subscript.inputs[1]) or [subscript.inputs[1]])[0])
+    return (parts(subscript.inputs[1]) or [subscript.inputs[1]])[0]
+
+
+def first_slice(subscript: Operation) -> Operation | None:
+    """The slice along the first axis that a subscript takes: `x[start:stop]`, `x[start:stop, :]`."""
+    first = first_key(subscript)
+    found = as_slice(first) if first is not None else None
     return None if found is None or is_whole(found) else found
 
 

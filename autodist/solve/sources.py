@@ -117,24 +117,31 @@ class _Found(Batches):
         seen, pending = set(self.backward), [*self.backward]
         while pending:
             user = pending.pop()
-            inputs = given(user)
-            if user.name == "getitem" and len(user.inputs) > 1:
-                picks = any(map(self._is_data, all_held(user.inputs[1:])))
-                inputs = all_held(user.inputs[1:]) if picks or sizes.varies(user.inputs[1], self.program) else inputs
-            for each in inputs:
+            for each in self._followed(user):
                 if self._is_data(each):
                     taken.setdefault(user, {})[each] = Shard(axis)
                 elif each not in seen and not self.is_of_module(each):
                     seen.add(each)
                     pending.append(each)
-        wholes = frozenset(each for used in taken.values() for each in used)
+        wholes = frozenset(each for user, used in taken.items() if user.name not in NUMBERS for each in used)
+        taken = {user: used for user, used in taken.items() if wholes.issuperset(used)}
         counted = (each for each in self.program.operations if each.name in NUMBERS and given(each) & wholes)
         rows = keys(Value(frozenset([each])) for each in counted)
         return self._sources(wholes, wholes=wholes, axis=axis, rows=rows, taken=taken)
 
+    def _followed(self, user: Operation) -> frozenset[Operation]:
+        """What an operation has its rows from: of what picks some by number, the numbers."""
+        first = sizes.first_key(user)
+        if first is None:
+            return given(user)
+        picking = all_held([first])
+        return picking if any(map(self._is_data, picking)) or sizes.varies(first, self.program) else given(user)
+
     def _is_data(self, operation: Operation) -> bool:
         """Whether it is a tensor that was made before the steps, and is not trained."""
-        return operation.is_tensor and self.is_before(operation) and not self.is_of_module(operation)
+        if not operation.is_tensor or operation in self.gone_through:
+            return False
+        return self.is_before(operation) and not self.is_of_module(operation)
 
     def losses(self, found: Sources) -> int:
         """How many losses are means or sums over the samples of all ranks."""

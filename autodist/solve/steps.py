@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 from autodist.program import Operation, Program, Region, Value, held
 from autodist.source import is_generator
+from autodist.trace.things import Stream
 
 MODULE = "torch.nn.Module"
 LEARNED = ("Parameter", ".requires_grad_", ".weight", ".bias")
@@ -58,6 +60,17 @@ class Steps:
     def is_before(self, operation: Operation) -> bool:
         """Whether it was computed ahead of all steps."""
         return self._around.isdisjoint(operation.region.loops)
+
+    @cached_property
+    def gone_through(self) -> frozenset[Operation]:
+        """What the loops around steps go through, one sample in each round."""
+        found: set[Operation] = set()
+        pending = [each.subject for each in self._around]
+        while pending:
+            each = pending.pop()
+            found |= each.operations
+            pending += [thing.over for thing in each.things if isinstance(thing, Stream)]
+        return frozenset(found)
 
     def _within(self, operation: Operation, loops: frozenset[Region]) -> bool:
         inner: list[Region] = []
