@@ -112,10 +112,12 @@ def batch_sizes(loader: Any) -> Iterator[Value]:
 
 
 def laid_out(operation: Operation) -> Iterator[Value]:
-    """`columns`, of `data.view(columns, -1)`"""
+    """`columns`, of `data.view(columns, -1)` and of `data.view(columns, len(data) // columns)`"""
     told = arguments.sizes_of(operation) if operation.name.endswith((".view", ".reshape")) else []
-    if len(told) == 2 and any(each.constant == -1 for each in told):
-        yield from (each for each in told if each.constant != -1)
+    for each, other in zip(told, told[::-1], strict=True) if len(told) == 2 else ():
+        counts = (op.inputs[1] for op in other.operations if op.name == "operator.floordiv")
+        if other.constant == -1 or any(sizes.key(count) == sizes.key(each) for count in counts):
+            yield each
 
 
 def keys(told: Iterable[Value]) -> frozenset[Hashable]:

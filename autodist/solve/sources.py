@@ -15,6 +15,7 @@ from typing import Any
 from autodist import operations
 from autodist.catalog import Catalog
 from autodist.operations import Table
+from autodist.placement.arguments import ZEROS
 from autodist.placement.lattice import Partial, Placement, Replicate, Shard
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
@@ -58,7 +59,8 @@ class Sources:
         """Which of some sizes is the number of samples of the whole batch, in what gradients are computed from."""
         if not self.rows or operation not in self.reaching:
             return None
-        places = range(len(told) if operation in self.steps else 1)
+        begun = operation.name.endswith(ZEROS)  # states, ahead of the first step
+        places = range(len(told) if begun or operation in self.steps else 1)
         return next((at for at in places if sizes.key(told[at]) in self.rows), None)
 
     @cached_property
@@ -106,7 +108,8 @@ class _Found(Batches):
         return self._sources(found.batches, batches=found.batches, axis=1, rows=rows)
 
     def _sources(self, ends: Iterable[Operation], **what: Any) -> Sources:
-        reaching = self.upstream(self.backward, frozenset(ends))
+        found = self.upstream(self.backward, frozenset(ends))
+        reaching = frozenset(each for each in found if not self.is_of_module(each))
         steps = frozenset(each for each in reaching if not self.is_before(each))
         return Sources(reaching=reaching, steps=steps, **what)
 
@@ -135,7 +138,8 @@ class _Found(Batches):
         if first is None:
             return given(user)
         picking = all_held([first])
-        return picking if any(map(self._is_data, picking)) or sizes.varies(first, self.program) else given(user)
+        one = self.once_a_step(user) and sizes.varies(first, self.program)
+        return picking if one or any(map(self._is_data, picking)) else given(user)
 
     def _is_data(self, operation: Operation) -> bool:
         """Whether it is a tensor that was made before the steps, and is not trained."""

@@ -11,7 +11,7 @@ from autodist.source import is_generator
 from autodist.trace.things import Stream
 
 MODULE = "torch.nn.Module"
-LEARNED = ("Parameter", ".requires_grad_", ".weight", ".bias")
+LEARNED = ("Parameter", ".weight", ".bias")
 """Ends of the names of operations that give what is trained."""
 
 
@@ -61,6 +61,10 @@ class Steps:
         """Whether it was computed ahead of all steps."""
         return self._around.isdisjoint(operation.region.loops)
 
+    def once_a_step(self, operation: Operation) -> bool:
+        """Whether no loop is around it that goes on within a step."""
+        return _innermost(operation.region) <= self._around
+
     @cached_property
     def gone_through(self) -> frozenset[Operation]:
         """What the loops around steps go through, one sample in each round."""
@@ -82,14 +86,22 @@ class Steps:
 
     def in_module(self, operation: Operation) -> bool:
         """Whether a module computes it, of its input or where it is made."""
-        return any("module" in getattr(each, "roles", ()) for each in self._called(operation)) or self._is_built(
-            operation
-        )
+        called = any("module" in getattr(each, "roles", ()) for each in self._called(operation))
+        return called or self._is_built(operation)
 
     def is_of_module(self, operation: Operation) -> bool:
         """Whether it is trained, or a part of a module from its constructor."""
-        trained = operation.name.endswith(LEARNED) or "requires_grad" in operation.keywords
-        return trained or self._is_built(operation)
+        return operation.name.endswith(LEARNED) or operation in self._trained or self._is_built(operation)
+
+    @cached_property
+    def _trained(self) -> frozenset[Operation]:
+        """What optimizers are given, and that of which the gradient is read, or set: `p.grad = None`."""
+        found: set[Operation] = set()
+        for each in self.program.operations:
+            reads = each.name == "torch.Tensor.grad" or each.name == "setattr" and each.inputs[1].constant == "grad"
+            if reads or "optimizer" in getattr(each.owner, "roles", ()):
+                found |= given(each)
+        return frozenset(found)
 
     def _is_built(self, operation: Operation) -> bool:
         return any(MODULE in getattr(each, "libraries", ()) for each in self._called(operation))
