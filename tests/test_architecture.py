@@ -42,6 +42,7 @@ LAYERS = """
     collation | alternatives | carried
     values
     spread
+    solve
     placement
     trace
     catalog | project
@@ -169,6 +170,7 @@ TRACE = """
 
 PLACEMENT = """
     propagate
+    placements | plan
     subscripts
     arguments | shapes
     transfer
@@ -177,6 +179,12 @@ PLACEMENT = """
     by_number
     call
     lattice
+"""
+
+SOLVE = """
+    sources
+    batches
+    sizes | steps
 """
 
 OPERATIONS = """
@@ -272,6 +280,7 @@ def test_imports_go_down(path: Path) -> None:
         ("operations", OPERATIONS),
         ("placement", PLACEMENT),
         ("program", PROGRAM),
+        ("solve", SOLVE),
         ("trace", TRACE),
         ("project", PROJECT),
         ("tensors", TENSORS),

@@ -65,7 +65,7 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     "fill": ("makes a tensor of one number, of the sizes that it is given", {}),
     "fill_like": ("makes a tensor of one number, of the sizes of another", {}),
     "arange": ("counts up to the number that it is given", {}),
-    "random": ("draws numbers, of the sizes that it is given", {}),
+    "random": ("draws numbers; sizes: the argument that tells how many, if not the first", {"sizes": int}),
     "random_like": ("draws a number for each that it is given", {}),
     "container": ("holds what it is given, or gives it back", {}),
     "whole": ("computes of all numbers together what nothing joins: `x.unique()`, `x.quantile(0.5)`", {}),

@@ -22,6 +22,14 @@ LAYERS = "torch.nn"
 OF_TENSORS = frozenset("torch torch.Tensor torch.autograd torch.linalg torch.nn.functional numpy numpy.linalg".split())
 """The modules whose functions and methods compute with tensors: layers and what is Python's own are elsewhere."""
 
+GENERATORS = {
+    "numpy.random.default_rng": "numpy.random",
+    "numpy.random.Generator": "numpy.random",
+    "numpy.random.RandomState": "numpy.random",
+    "random.Random": "random",
+}
+"""The classes of generators, and the modules whose functions have the names of their methods."""
+
 APART = frozenset("same linear elementwise add multiply divide per_sample random_like".split())
 """The classes of what computes each sample apart."""
 
@@ -74,6 +82,8 @@ class Table:
         its own, and what ends with `_` does the same in place."""
         module, _, short = name.rpartition(".")
         tried = [name, f"torch.{short}"] if module == METHODS else [name]
+        if module in GENERATORS:
+            tried.append(f"{GENERATORS[module]}.{short}")
         if module.startswith("torch.distributions."):
             tried.append(f"torch.distributions.Distribution.{short}")
         if short.endswith("_") and not short.startswith("_"):

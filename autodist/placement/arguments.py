@@ -24,6 +24,8 @@ SEVERAL = frozenset(
 LISTS = frozenset(["reduction", "concatenate", "stack", "container", "comparison"])
 """Classes of operations that may be given a list of tensors."""
 SIZED = frozenset("view expand repeat fill random unflatten".split())
+SIZES = ("size", "k", "num_samples")
+"""The keywords that tell how many numbers are drawn."""
 WITH_AXES = frozenset("permute transpose movedim flatten squeeze unsqueeze".split())
 
 
@@ -61,7 +63,7 @@ def operands(operation: Operation, known: operations.Operation) -> Iterator[Valu
     if known.name.endswith("einsum") and given:
         given = given[1:] if isinstance(given[0].constant, str) else given
     if known.cls in ("fill", "random"):
-        yield from sizes_of(operation)
+        yield from sizes_of(operation, known)
         return
     if known.cls == "sequence":
         yield from given[: 3 if known.short == "MultiheadAttention" else 1]
@@ -113,7 +115,7 @@ def call(operation: Operation, known: operations.Operation) -> Call:
         (),
         axis=axis,
         keepdim=any(settings[each].constant is True for each in ("keepdim", "keepdims") if each in settings),
-        sizes=tuple(map(_size, sizes_of(operation))) if known.cls in SIZED else (),
+        sizes=tuple(map(_size, sizes_of(operation, known))) if known.cls in SIZED else (),
         equation=_equation(operation),
         reduction=reduction if isinstance(reduction, str) else "mean",
         training=False,  # statistics of batches are those of all ranks
@@ -183,16 +185,18 @@ def _numbers(value: Value) -> int | tuple[int, ...] | None:
     return tuple(numbers) if inner and len(numbers) == len(inner) else None
 
 
-def sizes_of(operation: Operation) -> list[Value]:
+def sizes_of(operation: Operation, known: operations.Operation | None = None) -> list[Value]:
     """The sizes that an operation is given."""
     tensor = operation.name.startswith(METHODS) or operation.name.endswith(("reshape", "broadcast_to", "tile"))
-    if "size" in operation.keywords:
-        given: list[Value] = [operation.keywords["size"]]
-    else:
+    place = known.parameters.get("sizes") if known is not None else None
+    given = [operation.keywords[each] for each in SIZES if each in operation.keywords]
+    if not given and isinstance(place, int) and place >= 0:
+        given = list(operation.inputs[place : place + 1])
+    elif not given:
         given = list(operation.inputs[1:] if tensor else operation.inputs)
-    if operation.name.endswith(("full", "randint", "normal")) and "size" not in operation.keywords:
-        tuples = [each for each in given if parts(each) is not None]
-        given = tuples[-1:] or given[:1] if operation.name.endswith("full") else tuples[-1:]
+        if place is not None or operation.name.endswith("full"):  # `torch.randint(9, (3,))`
+            tuples = [each for each in given if parts(each) is not None]
+            given = tuples[-1:] or given[:1] if operation.name.endswith("full") else tuples[-1:]
     inner = parts(given[0]) if given else None
     return inner if inner is not None else given
 
@@ -201,5 +205,12 @@ def _size(value: Value) -> int | None:
     """A size that is a constant, None for a number of samples, and a number like no other for a setting."""
     if type(value.constant) is int:
         return value.constant
-    counted = [each for each in value.operations if each.name in ("torch.Tensor.size", "builtins.len", "getitem")]
+    counted = [each for each in value.operations if _counts(each)]
     return None if counted and len(counted) == len(value.operations) else OTHER_SIZE
+
+
+def _counts(operation: Operation) -> bool:
+    """Whether it is a size, or a product that has one first: `len(x) * length`."""
+    if operation.name == "operator.mul":
+        return any(map(_counts, operation.inputs[0].operations))
+    return operation.name in ("torch.Tensor.size", "builtins.len", "getitem")

@@ -91,7 +91,7 @@ def unsqueeze(call: Call) -> Placement:
 
 def expand(call: Call) -> Placement:
     """Repeated along new axes and those of size one."""
-    return _repeated(call, -1)
+    return _repeated(call, -1, None)
 
 
 def repeat(call: Call) -> Placement:
@@ -99,9 +99,9 @@ def repeat(call: Call) -> Placement:
     return _repeated(call, 1)
 
 
-def _repeated(call: Call, as_it_is: int) -> Placement:
+def _repeated(call: Call, *as_it_is: int | None) -> Placement:
     shard = call.first.shard
     if shard is None:
         return call.first.placement
     place = shard + len(call.sizes) - call.first.axes
-    return Shard(place) if call.sizes[place] == as_it_is else call.apart(WRITTEN)
+    return Shard(place) if call.sizes[place] in as_it_is else call.apart(WRITTEN)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from autodist import operations
 from autodist.catalog import Catalog
@@ -19,10 +18,11 @@ from autodist.placement.lattice import (
     Replicate,
     Shard,
     counted,
-    join,
     multiple,
     times,
 )
+from autodist.placement.placements import Placements, joint
+from autodist.placement.plan import Plan, Sharded
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.subscripts import subscript
 from autodist.placement.transfer import FUNCTIONS, transfer
@@ -32,72 +32,19 @@ MOST_AXES = 5
 SOURCES = (BATCH, FIELDS)
 UNTOLD = "object."
 """Begins the names of methods whose owner is not known."""
-Sharded = Callable[[Operation], Placement]
-"""How what a source gives lies over the ranks, by the plan."""
-
-
-@dataclass
-class Placements:
-    """How the results of operations lie over the ranks, and their sizes."""
-
-    of: dict[Operation, Placement] = field(default_factory=dict)
-    sizes: dict[Operation, Sizes] = field(default_factory=dict)
-
-    def value(self, value: Value) -> Placement | None:
-        """How a value lies, whichever operation gives it; None if none has."""
-        return self.joint(value.operations)
-
-    def joint(self, operations_: Iterable[Operation]) -> Placement | None:
-        """How what one of several operations gives lies. What sums begin with lies as they do."""
-        known = [each for each in operations_ if each in self.of]
-        begun = [each for each in known if not arguments.gives_zeros(each)]
-        return joint(self.of[each] for each in begun or known)
-
-    def size(self, value: Value) -> Sizes:
-        """Its sizes, as far as all that may give it agree on them."""
-        inside = list(held(value)) if value.things else list(value.operations)
-        found = {self.sizes.get(each) for each in inside if each in self.of}
-        if not found or None in found:
-            return None if inside or value.things else ()
-        lengths = {len(each or ()) for each in found}
-        if len(lengths) > 1:
-            return None
-        rows = zip(*[each or () for each in found], strict=True)
-        sizes = tuple(row[0] if len(set(row)) == 1 else None for row in rows)
-        return sizes if value.operations else (None, *sizes)  # of a list of such
-
-
-def joint(placements: Iterable[Placement]) -> Placement | None:
-    """The placement of what lies in one of several ways."""
-    result: Placement | None = None
-    for each in placements:
-        result = each if result is None else join(result, each)
-    return result
 
 
 def propagate(
-    program: Program,
-    sharded: Sharded,
-    table: Table | None = None,
-    catalog: Catalog | None = None,
-    settled: Mapping[Operation, Placement] | None = None,
+    program: Program, plan: Plan | Sharded, table: Table | None = None, catalog: Catalog | None = None
 ) -> Placements:
-    """The placements of all values of a program, where what its sources give lies as ``sharded`` says, and what a plan
-    has ``settled`` as that does."""
-    return _Propagation(program, sharded, table or operations.load(), catalog, settled or {}).run()
+    """The placements of all values of a program, where what its sources give lies as a plan says."""
+    plan = plan if isinstance(plan, Plan) else Plan(plan)
+    return _Propagation(program, plan, table or operations.load(), catalog).run()
 
 
 class _Propagation:
-    def __init__(
-        self,
-        program: Program,
-        sharded: Sharded,
-        table: Table,
-        catalog: Catalog | None,
-        settled: Mapping[Operation, Placement],
-    ) -> None:
-        self._program, self._sharded, self._table, self._catalog = program, sharded, table, catalog
-        self._settled = settled
+    def __init__(self, program: Program, plan: Plan, table: Table, catalog: Catalog | None) -> None:
+        self._program, self._plan, self._table, self._catalog = program, plan, table, catalog
         self._found = Placements()
         self._cyclic = program.cyclic
 
@@ -109,8 +56,8 @@ class _Propagation:
         while pending:
             operation = pending.popleft()
             waiting.discard(operation)
-            placement, sizes = self._result(operation)
-            placement = self._settled.get(operation, placement)
+            self._found.taken = self._plan.taken.get(operation, {})
+            placement, sizes = self._shared(operation)
             before = self._found.of.get(operation), self._found.sizes.get(operation, ())
             if placement is None or (placement, sizes) == before:
                 continue
@@ -124,13 +71,20 @@ class _Propagation:
                 if user not in waiting:
                     waiting.add(user)
                     pending.append(user)
+        self._found.taken = {}
         return self._found
+
+    def _shared(self, operation: Operation) -> tuple[Placement | None, Sizes]:
+        placement, sizes = self._result(operation)
+        if operation not in self._plan.placed:
+            return placement, sizes
+        return self._plan.placed[operation], (None, *sizes[1:]) if sizes else sizes
 
     def _result(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         if operation.name in SOURCES:
-            return self._sharded(operation), self._batch_sizes(operation)
+            return self._plan.sharded(operation), self._batch_sizes(operation)
         if operation.name == SAMPLE:
-            shared = isinstance(self._sharded(operation), Shard)
+            shared = isinstance(self._plan.sharded(operation), Shard)
             return (Each("loader") if shared else Replicate()), self._found.size(operation.inputs[0])
         if "world_size" in self._roles(operation):
             return Replicate(1), ()
@@ -138,6 +92,9 @@ class _Propagation:
             return self._round(operation)
         if operation.name == "getitem":
             return self._item(operation)
+        if operation.name == "builtins.slice":
+            bounds = [self._operand(each) for each in operation.inputs]
+            return next((each for each in bounds if isinstance(each, Each)), Replicate()), ()
         if operation.name == "setitem":
             return self._stored(operation)
         if operation.name in arguments.FIELDS_OF_RESULTS:
@@ -189,20 +146,26 @@ class _Propagation:
 
     def _round(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         """What a loop has come to that goes over samples, or over their numbers."""
-        over = operation.inputs[0] if operation.inputs else Value()
+        over, numbers = operation.inputs[0] if operation.inputs else Value(), operation.name == "range.index"
         placement, sizes = self._operand(over), self._found.size(over)
-        if placement is None:
+        if placement is None and not numbers:
             return (None, None) if over.operations else (Replicate(), ())
-        numbers = operation.name == "range.index"
-        if numbers and len(operation.inputs) > 1:
-            placement = self._operand(operation.inputs[1]) or placement
+        if numbers and operation.inputs:
+            over = operation.inputs[min(len(operation.inputs), 2) - 1]
+            placement = self._size_as(over, self._plan.counts(operation, [over]) == 0) or placement
         if numbers:
-            return (Each("range") if counted(placement) else placement), ()
+            waits = placement is None and any(each.operations for each in operation.inputs)
+            return (None if waits else Each("range") if counted(placement) else placement or Replicate()), ()
         if over.operations and all(each.name == FIELDS for each in over.operations):
             return placement, None
         if isinstance(placement, Shard) and not any(self._gives_several(each) for each in over.operations):
             placement = Each("rows") if placement.axis == 0 else replace(placement, axis=placement.axis - 1)
-        return placement, sizes[1:] if sizes else None
+        several = any(self._gives_several(each) for each in over.operations)
+        return placement, sizes if several or not sizes else sizes[1:]
+
+    def _size_as(self, size: Value, counts: bool) -> Placement | None:
+        """How a size lies, which may be the number of samples of the whole batch."""
+        return Partial("sum", ROWS) if counts else self._operand(size)
 
     def _gradient(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         """The gradients of a loss with regard to samples: those of a mean over a rank's are N times as large."""
@@ -261,6 +224,9 @@ class _Propagation:
         """`x[key]`: a field of a batch, a size of a shape, or some numbers of a tensor."""
         base = operation.inputs[0]
         placement = self._found.value(base)
+        if placement is None and not base.operations:  # of a list
+            placement = self._operand(base)
+            return (None if placement is None and any(held(base)) else placement or Replicate()), None
         if placement is None:
             return None, None
         shape = self._shape(base, operation)
@@ -303,6 +269,13 @@ class _Propagation:
         own = [op for each in adding for v in each.inputs for op in v.operations if op.name == "getitem"]
         return bool(own) and any(op.inputs[0].operations & base.operations for op in own)
 
+    def _first(self, operation: Operation) -> Placement | None:
+        """How the first operand of another operation lies for that."""
+        taken, self._found.taken = self._found.taken, self._plan.taken.get(operation, {})
+        found = self._found.value(operation.inputs[0])
+        self._found.taken = taken
+        return found
+
     def _state(self, base: Value, operation: Operation) -> tuple[Placement, Sizes] | None:
         """The last state of an LSTM, in which layers come first, then the samples: `_, (h, c) = self.lstm(x)`."""
         before = [
@@ -329,7 +302,7 @@ class _Propagation:
         if known is None:
             return operation.owner is not None and operation.name not in SOURCES
         along = known.short in arguments.SEVERAL and (len(operation.inputs) > 1 or bool(operation.keywords))
-        return along or known.cls == "sequence"
+        return along or known.cls == "sequence" or known.short == "LSTMCell"
 
     def _shape(self, base: Value, operation: Operation) -> Placement | None:
         """`x.shape[0]`"""
@@ -337,7 +310,7 @@ class _Propagation:
         if len(shapes) != len(base.operations) or len(operation.inputs) < 2:
             return None
         axis = operation.inputs[1].constant
-        found = [self._found.value(each.inputs[0]) for each in shapes]
+        found = [self._first(each) for each in shapes]
         sharded = {each.axis: each.rows for each in found if isinstance(each, Shard)}
         if not sharded or type(axis) is not int:
             return None
@@ -349,8 +322,8 @@ class _Propagation:
         if known.cls in ("expand", "repeat") and (shard := self._spread_out(operation)) is not None:
             return shard, tuple(None for _ in arguments.sizes_of(operation))
         if known.cls in ("fill", "random") and (like := self._shaped_like(operation)) is not None:
-            placement = self._found.value(like)
-            return (placement if isinstance(placement, Shard) else Replicate()), self._found.size(like)
+            placement = self._first(like)
+            return (placement if isinstance(placement, Shard) else Replicate()), self._found.size(like.inputs[0])
         given = list(arguments.operands(operation, known))
         call = arguments.call(operation, known)
         operands: list[Operand] = []
@@ -358,8 +331,10 @@ class _Propagation:
         unknown = False
         if known.cls in ("stack", "concatenate") and operation.inputs and self._has_each(operation.inputs[0]):
             return self._laid_together(operation, known, call)
+        told = arguments.sizes_of(operation, known) if known.cls in arguments.SIZED else []
+        rows = self._plan.counts(operation, told) if told else None
         for place, value in enumerate(given):
-            placement = self._operand(value)
+            placement = self._size_as(value, place == rows and known.cls in ("fill", "random"))
             if placement is None and value.operations:
                 unknown = True
                 continue
@@ -377,7 +352,8 @@ class _Propagation:
             if self._picked(operation.inputs[0]) and known.cls == "reduction":
                 return PerRank(known.name, "ranks put different numbers of values into that list"), sizes[0]
             return self._of_list(operands[0].placement, known), sizes[0]
-        call = replace(call, operands=tuple(operands), parameters=known.parameters)
+        numbers = tuple(None if place == rows else size for place, size in enumerate(call.sizes))
+        call = replace(call, operands=tuple(operands), sizes=numbers, parameters=known.parameters)
         alike = all(each.placement == Replicate() for each in operands)
         placement = Replicate() if alike else self._under_all(known, call, sizes)
         if operation in self._cyclic and known.cls == "add":
@@ -410,19 +386,21 @@ class _Propagation:
         """What is replicated, repeated for each of a rank's samples: `token.expand(len(x), -1)`"""
         if self._operand(operation.inputs[0]) != Replicate():
             return None
-        for place, each in enumerate(arguments.sizes_of(operation)):
-            if rows := counted(self._found.value(each)):
+        told = arguments.sizes_of(operation)
+        at = self._plan.counts(operation, told)
+        for place, each in enumerate(told):
+            if rows := counted(self._size_as(each, place == at)):
                 return Shard(place, rows=rows)
         return None
 
-    def _shaped_like(self, operation: Operation) -> Value | None:
-        """The tensor whose shape another one is made with: `torch.randn(x.shape)`, `torch.zeros(*x.size())`"""
+    def _shaped_like(self, operation: Operation) -> Operation | None:
+        """What reads the shape that a tensor is made with: `torch.randn(x.shape)`, `torch.zeros(*x.size())`"""
         given = [*operation.inputs[-1:], *(each for name, each in operation.keywords.items() if name in ("*", "size"))]
         for value in given:
             for each in value.operations:
                 shape = next(iter(each.inputs[0].operations), each) if each.name == "iterate" and each.inputs else each
                 if shape.name in ("torch.Tensor.shape", "torch.Tensor.size") and len(shape.inputs) == 1:
-                    return shape.inputs[0]
+                    return shape
         return None
 
     def _is_only_begun(self, value: Value) -> bool:

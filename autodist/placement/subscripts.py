@@ -37,6 +37,8 @@ def subscript(
                 axis += 1
             continue
         lying = lies(each) if sharded is None and each.operations else None
+        if isinstance(lying, Each) and isinstance(placement, Replicate):  # `text[start : start + length]`
+            return lying, None
         if isinstance(lying, Shard) and isinstance(placement, Replicate):  # `centres[labels]`
             return Shard(len(result) + lying.axis), None
         chosen = lies(each) if each.operations else None

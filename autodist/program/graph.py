@@ -41,6 +41,10 @@ class Region:
     node: ast.AST
     parent: Region | None = None
     subject: Value = EMPTY
+    function: ast.AST | None = None
+    """The function whose body it is."""
+    others: set[Region] = field(default_factory=set)
+    """From where else a function is called with the same arguments, where it is not run again."""
 
     def around(self) -> Iterator[Region]:
         """The region and those around it, from the innermost."""
@@ -48,6 +52,18 @@ class Region:
         while region is not None:
             yield region
             region = region.parent
+
+    @property
+    def loops(self) -> frozenset[Region]:
+        """The loops around it, whichever way leads there."""
+        found: set[Region] = set()
+        pending: list[Region] = [self]
+        while pending:
+            each = pending.pop()
+            if each not in found:
+                found.add(each)
+                pending += [each.parent, *each.others] if each.parent is not None else each.others
+        return frozenset(each for each in found if each.kind == "loop")
 
 
 @dataclass(eq=False)

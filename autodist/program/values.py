@@ -55,6 +55,10 @@ class Value:
             constants = MANY.constants
         return Value(operations, constants, things)
 
+    def __bool__(self) -> bool:
+        """Whether it may be anything: code that is never reached gives nothing."""
+        return bool(self.operations or self.constants or self.things)
+
     @property
     def constant(self) -> Any:
         """The constant that it is, or UNKNOWN."""

@@ -1,1 +1,1 @@
-"""From placements to a plan: what must be replicated, and the communications that make it so."""
+"""From placements to a plan: what is shared out over the ranks."""

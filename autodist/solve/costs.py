@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from autodist.placement import Partial, PerRank, Replicate
-from autodist.placement.propagate import Placements
+from autodist.placement.placements import Placements
 from autodist.program import Operation, Program, Region, held
 from autodist.source import all_of, spelled
 

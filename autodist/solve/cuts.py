@@ -10,7 +10,7 @@ from autodist import operations
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.call import ROWS
 from autodist.placement.lattice import SUMMED
-from autodist.placement.propagate import Placements
+from autodist.placement.placements import Placements
 from autodist.program import Operation, Program, Region, Value, held
 from autodist.solve.alone import Alone
 from autodist.solve.costs import cheapest

@@ -176,6 +176,8 @@ class Calls(Attributes):
         if not (same and context.is_current()):
             context.arguments = grown
             self._run(function, context, node, frame, dict(zip(names, grown, strict=True)))
+        elif context.region is not None and context.region.parent is not self.region:
+            context.region.others.add(self.region)
         self.take_over(context)
         return context.result
 
@@ -208,7 +210,8 @@ class Calls(Attributes):
         self.endings.append(ending)
         quiet = thing(External("torch.no_grad")) if function.role == "no_grad" else EMPTY
         try:
-            with self.within("with" if quiet else "call", node, frame, quiet):
+            with self.within("with" if quiet else "call", node, frame, quiet) as region:
+                context.region, region.function = region, function.node
                 result = self._body(function.node, inner, ending)
         finally:
             self.endings.pop()

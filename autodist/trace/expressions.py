@@ -258,7 +258,10 @@ class Expressions(Containers):
             bounds = [each.constant for each in sliced.inputs]
             if parts is not None and all(each is None or type(each) is int for each in bounds):
                 return self.sequence(node, parts[slice(*bounds)], kind=container.kind)
-            return self.sequence(node, None, container.element, container.kind)
+            part = self.sequence(node, None, container.element, container.kind)
+            if any(not isinstance(one, (Sequence, Mapping)) for each in container.contents() for one in each.things):
+                return part  # layers
+            return part | self.record("getitem", node, frame, [thing(container), key])
         return self.entry(container, key, node, frame)
 
     def item_of_object(self, one: Object, key: Value, node: ast.AST, frame: Frame) -> Value:

@@ -37,6 +37,7 @@ class Context:
     result: Value = EMPTY
     done: bool = False
     active: bool = False
+    region: Region | None = None
     operations: dict[Any, Operation] = field(default_factory=dict)
     regions: dict[Any, Region] = field(default_factory=dict)
     made: dict[Any, Any] = field(default_factory=dict)

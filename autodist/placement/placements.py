@@ -1,0 +1,52 @@
+"""How the results of operations lie over the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from autodist.placement import arguments
+from autodist.placement.lattice import Placement, join
+from autodist.placement.shapes import Sizes
+from autodist.program import Operation, Value, held
+
+
+@dataclass
+class Placements:
+    """How the results of operations lie over the ranks, and their sizes."""
+
+    of: dict[Operation, Placement] = field(default_factory=dict)
+    sizes: dict[Operation, Sizes] = field(default_factory=dict)
+    taken: Mapping[Operation, Placement] = field(default_factory=dict)
+    """How the operation that is looked at is given results of others, where it has its share of what all ranks have."""
+
+    def value(self, value: Value) -> Placement | None:
+        """How a value lies, whichever operation gives it; None if none has."""
+        return self.joint(value.operations)
+
+    def joint(self, operations_: Iterable[Operation]) -> Placement | None:
+        """How what one of several operations gives lies. What sums begin with lies as they do."""
+        known = [each for each in operations_ if each in self.of]
+        begun = [each for each in known if not arguments.gives_zeros(each)]
+        return joint(self.taken.get(each, self.of[each]) for each in begun or known)
+
+    def size(self, value: Value) -> Sizes:
+        """Its sizes, as far as all that may give it agree on them."""
+        inside = list(held(value)) if value.things else list(value.operations)
+        found = {self.sizes.get(each) for each in inside if each in self.of}
+        if not found or None in found:
+            return None if inside or value.things else ()
+        lengths = {len(each or ()) for each in found}
+        if len(lengths) > 1:
+            return None
+        rows = zip(*[each or () for each in found], strict=True)
+        sizes = tuple(row[0] if len(set(row)) == 1 else None for row in rows)
+        return sizes if value.operations else (None, *sizes)  # of a list of such
+
+
+def joint(placements: Iterable[Placement]) -> Placement | None:
+    """The placement of what lies in one of several ways."""
+    result: Placement | None = None
+    for each in placements:
+        result = each if result is None else join(result, each)
+    return result

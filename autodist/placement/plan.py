@@ -1,0 +1,30 @@
+"""What a plan says of the values that a program begins with: how they are shared out over the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from autodist.placement.lattice import Placement
+from autodist.program import Operation, Value
+
+Sharded: TypeAlias = Callable[[Operation], Placement]
+"""How what a loader gives lies over the ranks."""
+
+
+def _nowhere(operation: Operation, sizes: Sequence[Value]) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How what a program reads or makes lies over the ranks."""
+
+    sharded: Sharded
+    placed: Mapping[Operation, Placement] = field(default_factory=dict)
+    """Results that are shared out where they are computed: a slice of the data, numbers that are drawn."""
+    taken: Mapping[Operation, Mapping[Operation, Placement]] = field(default_factory=dict)
+    """Results that are shared out where they are used, by the operations that use them: a tensor with all the data."""
+    counts: Callable[[Operation, Sequence[Value]], int | None] = _nowhere
+    """Which of the sizes that an operation is given is the whole batch's number of samples, if one is."""

@@ -1,0 +1,125 @@
+"""Batches that a step makes by hand: a number of samples that it draws, or a slice of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any
+
+from autodist.catalog import Catalog
+from autodist.operations import Table
+from autodist.placement import arguments
+from autodist.program import Operation, Program, Value, held
+from autodist.solve import sizes
+from autodist.solve.steps import Steps
+
+SPLITS = ("split", "array_split", "chunk", "tensor_split")
+
+
+class Batches(Steps):
+    """Where a step makes its batch."""
+
+    def __init__(self, program: Program, catalog: Catalog, table: Table) -> None:
+        super().__init__(program)
+        self._catalog, self.table = catalog, table
+
+    def made_by_hand(self) -> dict[Operation, list[Value]]:
+        """What makes the batch of a step, and how many samples it may give. Noise is one where nothing chooses any."""
+        noise = [each for each in self.ordered if not self.in_module(each)]
+        return self._made(self.ordered, noise=False) or self._made(noise, noise=True)
+
+    def _made(self, operations: Iterable[Operation], noise: bool) -> dict[Operation, list[Value]]:
+        made: dict[Operation, list[Value]] = {}
+        parts: set[Operation] = set()
+        for each in operations:
+            if each not in parts:
+                number = self._number(each) if noise or self._chooses(each) else None
+                told = [number] if number is not None else self._piece(each)
+                if told is not None:
+                    made[each] = told
+                    parts |= self.downstream(each)
+        return made
+
+    # draws
+
+    def shape(self, operation: Operation) -> list[Value]:
+        """The sizes of what is drawn."""
+        known = self.table.find(operation.name)
+        return arguments.sizes_of(operation, known) if known is not None and known.cls == "random" else []
+
+    def _number(self, operation: Operation) -> Value | None:
+        """How many samples an operation draws anew in each step; None for one, and for an order of all samples."""
+        told = self.shape(operation)
+        if not told or not sizes.is_several(told[0]) or not self.in_step(operation):
+            return None
+        of = sizes.key(operation.inputs[0]) if len(operation.inputs) > 1 else None
+        return None if of == sizes.key(told[0]) and self._chooses(operation) else told[0]
+
+    def _chooses(self, operation: Operation) -> bool:
+        """Whether it draws numbers of samples, and not noise."""
+        known = self.table.find(operation.name)
+        return known is not None and "index_draw" in self._catalog.roles(known.name)
+
+    # pieces
+
+    def _piece(self, operation: Operation) -> list[Value] | None:
+        """How long a part of the data is that an operation takes, if it takes another one in each step."""
+        short = operation.name.rpartition(".")[2]
+        if short not in ("iterate", "getitem", "narrow") or self.in_module(operation) or not self.in_pass(operation):
+            return None
+        if short == "iterate":
+            return _of_split(operation)
+        if short == "narrow":  # `data.narrow(0, start, size)`
+            _, axis, start, size = (*operation.inputs, *[Value()] * 4)[:4]
+            return [size] if axis.constant == 0 and sizes.varies(start, self.program) else None
+        return self._of_slice(operation) if len(operation.inputs) > 1 else None
+
+    def _of_slice(self, operation: Operation) -> list[Value] | None:
+        keys = arguments.parts(operation.inputs[1]) or [operation.inputs[1]]
+        cut = sizes.as_slice(keys[0])
+        if cut is None:
+            return None
+        if sizes.is_whole(cut):  # `data[:, i : i + length]`, of all rows
+            along = any(sizes.varies(each, self.program) for each in keys[1:])
+            return [size for each in self.upstream([operation]) for size in laid_out(each)] if along else None
+        bounds = any(sizes.varies(each, self.program) for each in cut.inputs[:2])
+        return list(sizes.lengths(cut)) if bounds or self._is_drawn(operation.inputs[0]) else None
+
+    def _is_drawn(self, base: Value) -> bool:
+        """`torch.randperm(n)[:size]`, in a step"""
+        before = frozenset(held(base))
+        return any(self._chooses(each) and self.in_step(each) for each in before | self.upstream(before))
+
+
+def _of_split(operation: Operation) -> list[Value] | None:
+    """`for part in torch.split(order, size)`, and the numbers that a batch sampler gives."""
+    if "batch_sampler" in getattr(operation.owner, "roles", ()):
+        return list(batch_sizes(operation.owner))
+    for each in operation.inputs[0].operations if operation.inputs else ():
+        if each.name.rpartition(".")[2] in SPLITS and len(each.inputs) > 1:
+            return [each.inputs[1]] if each.name.endswith(".split") else []
+    return None
+
+
+def batch_sizes(loader: Any) -> Iterator[Value]:
+    """What a loader or a batch sampler is told for the size of its batches."""
+    told = loader.argument("batch_size", 1)
+    if told is not None:
+        yield told
+    sampler = loader.argument("batch_sampler", 4)
+    for each in sampler.things if sampler is not None else ():
+        if (size := each.argument("batch_size", 1)) is not None:
+            yield size
+
+
+def laid_out(operation: Operation) -> Iterator[Value]:
+    """`columns`, of `data.view(columns, -1)` and of `data.view(columns, len(data) // columns)`"""
+    told = arguments.sizes_of(operation) if operation.name.endswith((".view", ".reshape")) else []
+    for each, other in zip(told, told[::-1], strict=True) if len(told) == 2 else ():
+        counts = (op.inputs[1] for op in other.operations if op.name == "operator.floordiv")
+        if other.constant == -1 or any(sizes.key(count) == sizes.key(each) for count in counts):
+            yield each
+
+
+def keys(told: Iterable[Value]) -> frozenset[Hashable]:
+    """The keys of numbers of samples."""
+    return frozenset(each for size in told if sizes.is_several(size) and (each := sizes.key(size)) is not None)

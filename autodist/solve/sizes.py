@@ -1,0 +1,113 @@
+"""The numbers that a program counts by: which of them are one number, and how long a slice is."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+from autodist.placement.arguments import parts
+from autodist.program import MANY, Operation, Program, Value
+
+READS = ("object.", "operator.", "getitem", "name")
+"""Beginnings of the names of operations that give the same again where they are given the same."""
+SAME = ("builtins.int", "builtins.min")
+"""What gives back a number: `int(args.batch_size)`, and `min(i + size, n)` for all batches but the last."""
+DEEPEST = 8
+
+
+def key(size: Value | None, depth: int = DEEPEST) -> Hashable:
+    """What tells numbers apart: two reads of a setting have one key. None for no number, and for any."""
+    if size is None or not size or MANY.constants <= size.constants:
+        return None
+    constants = frozenset(each for each in size.constants if each[1] is not None)
+    return frozenset(_key_of(each, depth - 1) for each in size.operations) | constants or None
+
+
+def _key_of(operation: Operation, depth: int) -> Hashable:
+    if not depth or not operation.name.startswith(READS) or not operation.inputs:
+        return operation
+    return operation.name, tuple(key(each, depth) or each for each in operation.inputs)
+
+
+def is_several(size: Value | None) -> bool:
+    """Whether it may be more than a single thing."""
+    return key(size) is not None and size is not None and size.constant != 1
+
+
+def as_slice(key_: Value) -> Operation | None:
+    """The slice that a part of a subscript is."""
+    found = key_.operation
+    return found if found is not None and found.name == "builtins.slice" else None
+
+
+def is_whole(cut: Operation) -> bool:
+    """`:`"""
+    return all(each.is_constant and each.constant is None for each in cut.inputs)
+
+
+def first_key(subscript: Operation) -> Value | None:
+    """What a subscript says of the first axis: `i` of `x[i, :]`."""
+    if subscript.name != "getitem" or len(subscript.inputs) < 2:
+        return None
+    return (parts(subscript.inputs[1]) or [subscript.inputs[1]])[0]
+
+
+def first_slice(subscript: Operation) -> Operation | None:
+    """The slice along the first axis that a subscript takes: `x[start:stop]`, `x[start:stop, :]`."""
+    first = first_key(subscript)
+    found = as_slice(first) if first is not None else None
+    return None if found is None or is_whole(found) else found
+
+
+def lengths(cut: Operation) -> Iterator[Value]:
+    """How long a slice may be: `size` of `[i : i + size]`, of `[i * size : (i + 1) * size]`, of `[:size]`, and of
+    `range(0, n, size)` where it starts."""
+    start, stop = cut.inputs[0], cut.inputs[1]
+    if start.constant in (None, 0) and start.is_constant:
+        yield stop
+    for each in (op for operation in stop.operations for op in _without(operation)):
+        if each.name == "operator.add" and _meets(each.inputs[0], start):
+            yield each.inputs[1]
+        elif each.name == "operator.add" and _meets(each.inputs[1], start):
+            yield each.inputs[0]
+        elif each.name == "operator.mul":
+            yield from _factors(each, start)
+    for each in start.operations:
+        if each.name == "range.index" and len(each.inputs) > 2:
+            yield each.inputs[2]
+
+
+def _without(operation: Operation) -> Iterator[Operation]:
+    if operation.name in SAME:
+        for each in operation.inputs:
+            yield from each.operations
+    else:
+        yield operation
+
+
+def _meets(one: Value, other: Value) -> bool:
+    """Whether two numbers are one, as far as can be told: both may also be what they begin with."""
+    alike = one.operations == other.operations and one.constants == other.constants
+    return one is other or alike or key(one) is not None and key(one) == key(other)
+
+
+def _factors(product: Operation, start: Value) -> Iterator[Value]:
+    for other in start.operations:
+        if other.name == "operator.mul":
+            for mine in product.inputs:
+                if any(key(mine) == key(each) for each in other.inputs if key(each) is not None):
+                    yield mine
+
+
+def varies(bound: Value, program: Program) -> bool:
+    """Whether a bound of a slice is another one in each round of a loop."""
+    seen, pending = set[Operation](), [bound]
+    while pending:
+        each = pending.pop()
+        if len(each.constants) > 1:
+            return True
+        for operation in each.operations - seen:
+            seen.add(operation)
+            if operation in program.cyclic or operation.name in ("range.index", "iterate"):
+                return True
+            pending += operation.operands
+    return False

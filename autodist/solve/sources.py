@@ -1,0 +1,164 @@
+"""What is shared out over the ranks: batches of loaders that train, and those that a step makes by hand.
+
+A batch is made by hand by a draw of a number of samples, by a slice of the data that is another one in each step, or by
+a step that takes all of the data. What has as many rows as such a batch is a part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Sequence as Row
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from autodist import operations
+from autodist.catalog import Catalog
+from autodist.operations import Table
+from autodist.placement.arguments import ZEROS
+from autodist.placement.lattice import Partial, Placement, Replicate, Shard
+from autodist.placement.plan import Plan
+from autodist.placement.propagate import propagate
+from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Value
+from autodist.solve import sizes
+from autodist.solve.batches import Batches, batch_sizes, keys, laid_out
+from autodist.solve.steps import all_held, given
+
+LOADERS = (BATCH, FIELDS, SAMPLE)
+NUMBERS = ("builtins.len", "torch.Tensor.size", "torch.Tensor.shape")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What each rank has its share of."""
+
+    training: frozenset[Any] = frozenset()
+    """The loaders whose batches reach a gradient."""
+    batches: frozenset[Operation] = frozenset()
+    """The draws and slices that a step makes its batch of."""
+    wholes: frozenset[Operation] = frozenset()
+    """The tensors with all of the data of which a step takes its rows."""
+    axis: int = 0
+    """Along which axis the samples of hand-made batches lie."""
+    rows: frozenset[Hashable] = frozenset()
+    """The keys of the numbers of samples that a whole batch has."""
+    reaching: frozenset[Operation] = frozenset()
+    """What gradients are computed from, back to these."""
+    steps: frozenset[Operation] = frozenset()
+    """What of that is computed in the loops around the steps."""
+    taken: Mapping[Operation, Mapping[Operation, Placement]] = field(default_factory=dict)
+    """The uses of tensors with all of the data in steps, and how they lie there."""
+
+    def placement_of(self, operation: Operation) -> Placement:
+        """How what a source gives lies over the ranks."""
+        if operation in self.batches:
+            return Shard(self.axis)
+        return Shard(0) if operation.owner in self.training else Replicate()
+
+    def counts(self, operation: Operation, told: Row[Value]) -> int | None:
+        """Which of some sizes is the number of samples of the whole batch, in what gradients are computed from."""
+        if not self.rows or operation not in self.reaching:
+            return None
+        begun = operation.name.endswith(ZEROS)  # states, ahead of the first step
+        places = range(len(told) if begun or operation in self.steps else 1)
+        return next((at for at in places if sizes.key(told[at]) in self.rows), None)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What placements are propagated from."""
+        placed = {each: self.placement_of(each) for each in self.batches}
+        return Plan(self.placement_of, placed, self.taken, self.counts)
+
+
+def sources(program: Program, catalog: Catalog, table: Table | None = None) -> Sources:
+    """What each rank has its share of, in a program."""
+    found = _Found(program, catalog, table or operations.load())
+    by_rows = found.by_rows()
+    by_columns = found.by_columns(by_rows)
+    if by_columns is None:
+        return by_rows
+    better = _steps_along(by_rows) or found.losses(by_columns) > found.losses(by_rows)
+    return by_columns if better else by_rows
+
+
+class _Found(Batches):
+    def by_rows(self) -> Sources:
+        """The sources, where the samples of a batch lie along the first axis."""
+        loaders = [each for each in self.ordered if each.name in LOADERS and each.owner is not None]
+        if loaders:
+            training = frozenset(each.owner for each in loaders)
+            told = (size for each in training for size in batch_sizes(each))
+            return self._sources(loaders, training=training, rows=keys(told))
+        made = self.made_by_hand()
+        if not made:
+            return self._whole(0)
+        rows = keys(size for told in made.values() for size in told)
+        return self._sources(made, batches=frozenset(made), rows=rows)
+
+    def by_columns(self, found: Sources) -> Sources | None:
+        """The sources, where they lie along the second axis."""
+        if found.training:
+            return None
+        if found.wholes:
+            return self._whole(1)
+        if not all(sizes.first_slice(each) or len(self.shape(each)) > 1 for each in found.batches):
+            return None
+        second = keys(size for each in found.batches for size in self.shape(each)[1:2])
+        rows = second or keys(size for each in self.upstream(found.batches) for size in laid_out(each))
+        return self._sources(found.batches, batches=found.batches, axis=1, rows=rows)
+
+    def _sources(self, ends: Iterable[Operation], **what: Any) -> Sources:
+        found = self.upstream(self.backward, frozenset(ends))
+        reaching = frozenset(each for each in found if not self.is_of_module(each))
+        steps = frozenset(each for each in reaching if not self.is_before(each))
+        return Sources(reaching=reaching, steps=steps, **what)
+
+    def _whole(self, axis: int) -> Sources:
+        """What steps take of the data that was there before. What picks samples by such numbers is as long as these,
+        and what is picked by others is no whole."""
+        taken: dict[Operation, dict[Operation, Placement]] = {}
+        seen, pending = set(self.backward), [*self.backward]
+        while pending:
+            user = pending.pop()
+            for each in self._followed(user):
+                if self._is_data(each):
+                    taken.setdefault(user, {})[each] = Shard(axis)
+                elif each not in seen and not self.is_of_module(each):
+                    seen.add(each)
+                    pending.append(each)
+        wholes = frozenset(each for user, used in taken.items() if user.name not in NUMBERS for each in used)
+        taken = {user: used for user, used in taken.items() if wholes.issuperset(used)}
+        counted = (each for each in self.program.operations if each.name in NUMBERS and given(each) & wholes)
+        rows = keys(Value(frozenset([each])) for each in counted)
+        return self._sources(wholes, wholes=wholes, axis=axis, rows=rows, taken=taken)
+
+    def _followed(self, user: Operation) -> frozenset[Operation]:
+        """What an operation has its rows from: of what picks some by number, the numbers."""
+        first = sizes.first_key(user)
+        if first is None:
+            return given(user)
+        picking = all_held([first])
+        one = self.once_a_step(user) and sizes.varies(first, self.program)
+        return picking if one or any(map(self._is_data, picking)) else given(user)
+
+    def _is_data(self, operation: Operation) -> bool:
+        """Whether it is a tensor that was made before the steps, and is not trained."""
+        if not operation.is_tensor or operation in self.gone_through:
+            return False
+        return self.is_before(operation) and not self.is_of_module(operation)
+
+    def losses(self, found: Sources) -> int:
+        """How many losses are means or sums over the samples of all ranks."""
+        placements = propagate(self.program, found.plan, self.table, self._catalog)
+        lying = [placements.value(each.inputs[0]) for each in self.backward if each.inputs]
+        return sum(isinstance(each, Partial) for each in lying)
+
+
+def _steps_along(found: Sources) -> bool:
+    """Whether slices step along sequences: `x = text[i : i + n]; y = text[i + 1 : i + 1 + n]`."""
+    starts: dict[Value, set[Hashable]] = {}
+    for each in found.batches:
+        cut = sizes.first_slice(each)
+        if cut is not None:
+            starts.setdefault(each.inputs[0], set()).add(sizes.key(cut.inputs[0]))
+    return any(len(each) > 1 for each in starts.values())

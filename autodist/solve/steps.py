@@ -1,0 +1,141 @@
+"""The steps of a training: what gradients are computed from, and what of it is computed anew in each step."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from autodist.program import Operation, Program, Region, Value, held
+from autodist.source import is_generator
+from autodist.trace.things import Stream
+
+MODULE = "torch.nn.Module"
+LEARNED = ("Parameter", ".weight", ".bias")
+"""Ends of the names of operations that give what is trained."""
+
+
+class Steps:
+    """What gradients are computed from."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.backward = [each.operation for each in program.of("backward")]
+        self.reaching = self.upstream(self.backward)
+        self.ordered = sorted(self.reaching, key=lambda each: each.number)
+        self._around = frozenset(loop for each in self.backward for loop in each.region.loops)
+        self._innermost = frozenset(loop for each in self.backward for loop in _innermost(each.region))
+
+    def upstream(self, ends: Iterable[Operation], stop: frozenset[Operation] = frozenset()) -> frozenset[Operation]:
+        """What some operations are given, and what that is computed from."""
+        found: set[Operation] = set()
+        pending = [each for end in ends for each in given(end)]
+        while pending:
+            each = pending.pop()
+            if each not in found:
+                found.add(each)
+                pending += () if each in stop or self.is_of_module(each) else given(each)
+        return frozenset(found)
+
+    def downstream(self, start: Operation) -> set[Operation]:
+        """What is computed of an operation, on the way to a gradient."""
+        found: set[Operation] = set()
+        pending = [start]
+        while pending:
+            for each in self.program.users[pending.pop()]:
+                if each not in found and each in self.reaching:
+                    found.add(each)
+                    pending.append(each)
+        return found
+
+    def in_step(self, operation: Operation) -> bool:
+        """Whether it is computed anew in each step: in the innermost loop around one, or where a generator makes its
+        batch."""
+        return self._within(operation, self._innermost)
+
+    def in_pass(self, operation: Operation) -> bool:
+        """Whether it is computed in any of the loops around a step, or where a generator makes its batch."""
+        return self._within(operation, self._around)
+
+    def is_before(self, operation: Operation) -> bool:
+        """Whether it was computed ahead of all steps."""
+        return self._around.isdisjoint(operation.region.loops)
+
+    def once_a_step(self, operation: Operation) -> bool:
+        """Whether no loop is around it that goes on within a step."""
+        return _innermost(operation.region) <= self._around
+
+    @cached_property
+    def gone_through(self) -> frozenset[Operation]:
+        """What the loops around steps go through, one sample in each round."""
+        found: set[Operation] = set()
+        pending = [each.subject for each in self._around]
+        while pending:
+            each = pending.pop()
+            found |= each.operations
+            pending += [thing.over for thing in each.things if isinstance(thing, Stream)]
+        return frozenset(found)
+
+    def _within(self, operation: Operation, loops: frozenset[Region]) -> bool:
+        inner: list[Region] = []
+        for region in operation.region.around():
+            if region.function is not None and is_generator(region.function):
+                return any(_yields(each) for each in inner)  # ahead of the loop it is for all batches
+            inner += [region] if region.kind == "loop" else []
+        return not loops.isdisjoint(operation.region.loops)
+
+    def in_module(self, operation: Operation) -> bool:
+        """Whether a module computes it, of its input or where it is made."""
+        called = any("module" in getattr(each, "roles", ()) for each in self._called(operation))
+        return called or self._is_built(operation)
+
+    def is_of_module(self, operation: Operation) -> bool:
+        """Whether it is trained, or a part of a module from its constructor."""
+        return operation.name.endswith(LEARNED) or operation in self._trained or self._is_built(operation)
+
+    @cached_property
+    def _trained(self) -> frozenset[Operation]:
+        """What optimizers are given, and that of which the gradient is read, or set: `p.grad = None`."""
+        found: set[Operation] = set()
+        for each in self.program.operations:
+            reads = each.name == "torch.Tensor.grad" or each.name == "setattr" and each.inputs[1].constant == "grad"
+            if reads or "optimizer" in getattr(each.owner, "roles", ()):
+                found |= given(each)
+        return frozenset(found)
+
+    def _is_built(self, operation: Operation) -> bool:
+        return any(MODULE in getattr(each, "libraries", ()) for each in self._called(operation))
+
+    def _called(self, operation: Operation) -> Iterator[object]:
+        """What is called where an operation is run."""
+        for region in operation.region.around():
+            if isinstance(region.node, ast.Call):
+                yield from self.program.at(region.node.func).things
+
+
+def given(operation: Operation) -> frozenset[Operation]:
+    """The operations whose results one is given, or what holds them."""
+    return all_held(operation.operands)
+
+
+def all_held(values: Iterable[Value]) -> frozenset[Operation]:
+    """The operations that give some values, or what is in them."""
+    return frozenset(each for value in values for each in held(value))
+
+
+def _innermost(region: Region) -> frozenset[Region]:
+    """The loops that are next around a region, on each way to it."""
+    found, seen, pending = set[Region](), set[Region](), [region]
+    while pending:
+        each = pending.pop()
+        if each.kind == "loop":
+            found.add(each)
+        elif each not in seen:
+            seen.add(each)
+            pending += [each.parent, *each.others] if each.parent is not None else each.others
+    return frozenset(found)
+
+
+def _yields(loop: Region) -> bool:
+    """Whether a loop of a generator gives something in each of its rounds."""
+    return any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in ast.walk(loop.node))
