@@ -22,13 +22,14 @@ LAYERS = "torch.nn"
 OF_TENSORS = frozenset("torch torch.Tensor torch.autograd torch.linalg torch.nn.functional numpy numpy.linalg".split())
 """The modules whose functions and methods compute with tensors: layers and what is Python's own are elsewhere."""
 
-GENERATORS = {
-    "numpy.random.default_rng": "numpy.random",
-    "numpy.random.Generator": "numpy.random",
-    "numpy.random.RandomState": "numpy.random",
-    "random.Random": "random",
+ELSEWHERE = {
+    "numpy.random.default_rng": ("numpy.random.Generator", "numpy.random"),
+    "numpy.random.Generator": ("numpy.random",),
+    "numpy.random.RandomState": ("numpy.random",),
+    "random.Random": ("random",),
+    METHODS: ("torch", "numpy.ndarray"),
 }
-"""The classes of generators, and the modules whose functions have the names of their methods."""
+"""Where else the methods of generators, and of tensors and arrays, have a line: functions of the same names."""
 
 APART = frozenset("same linear elementwise add multiply divide per_sample random_like".split())
 """The classes of what computes each sample apart."""
@@ -81,9 +82,7 @@ class Table:
         """The operation of a dotted name. A tensor's method is the function of torch of that name, if it has no line of
         its own, and what ends with `_` does the same in place."""
         module, _, short = name.rpartition(".")
-        tried = [name, f"torch.{short}"] if module == METHODS else [name]
-        if module in GENERATORS:
-            tried.append(f"{GENERATORS[module]}.{short}")
+        tried = [name, *(f"{each}.{short}" for each in ELSEWHERE.get(module, ()))]
         if module.startswith("torch.distributions."):
             tried.append(f"torch.distributions.Distribution.{short}")
         if short.endswith("_") and not short.startswith("_"):

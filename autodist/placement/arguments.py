@@ -201,6 +201,12 @@ def sizes_of(operation: Operation, known: operations.Operation | None = None) ->
     return inner if inner is not None else given
 
 
+def drawn_from(operation: Operation, known: operations.Operation) -> list[Value]:
+    """What samples are drawn from: `random.sample(data, 8)`."""
+    place = known.parameters.get("sizes")
+    return list(operation.inputs[:place] if isinstance(place, int) and place > 0 else ())
+
+
 def _size(value: Value) -> int | None:
     """A size that is a constant, None for a number of samples, and a number like no other for a setting."""
     if type(value.constant) is int:

@@ -47,8 +47,17 @@ def view(call: Call) -> Placement:
     for at, size in enumerate(call.sizes):
         if size in (-1, None):
             fits = None not in before and prod(each or 0 for each in before) == prod(s or 0 for s in call.sizes[:at])
-            return Shard(at) if fits else call.apart(WRITTEN)
+            return Shard(at) if fits else _behind_others(call, at, len(call.sizes) - 1)
     return call.apart(WRITTEN)
+
+
+def _behind_others(call: Call, at: int, kept: int) -> Placement:
+    """Where the first axes become one, the samples' axis the last of them or not: `scores.view(-1, classes)`, with time
+    first. The samples of a moment stand behind those of the one before."""
+    shard = call.first.shard
+    if at or shard is None or call.first.axes - kept <= shard:
+        return call.apart(WRITTEN)
+    return Shard(0, order=f"{shard} axes first")
 
 
 def view_as(call: Call) -> Placement:
@@ -63,7 +72,9 @@ def flatten(call: Call) -> Placement:
     start, end = (each % axes for each in (*_told(call), 0, -1)[:: 1 if len(_told(call)) != 1 else 2][:2])
     if shard is None or shard <= start:
         return call.first.placement
-    return Shard(shard - (end - start)) if shard > end else call.apart(OF_ALL)
+    if shard <= end:
+        return call.apart(OF_ALL) if start else _behind_others(call, start, axes - 1 - end)
+    return Shard(shard - (end - start))
 
 
 def unflatten(call: Call) -> Placement:

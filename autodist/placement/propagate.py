@@ -324,6 +324,8 @@ class _Propagation:
         if known.cls in ("fill", "random") and (like := self._shaped_like(operation)) is not None:
             placement = self._first(like)
             return (placement if isinstance(placement, Shard) else Replicate()), self._found.size(like.inputs[0])
+        if known.cls == "random" and any(self._is_apart(each) for each in arguments.drawn_from(operation, known)):
+            return PerRank(known.name, "it draws from what each rank has of its own"), None
         given = list(arguments.operands(operation, known))
         call = arguments.call(operation, known)
         operands: list[Operand] = []
@@ -359,6 +361,9 @@ class _Propagation:
         if operation in self._cyclic and known.cls == "add":
             placement = self._accumulated(operation, call, placement)
         return placement, result_sizes(known, operation.name, call, tuple(sizes))
+
+    def _is_apart(self, value: Value) -> bool:
+        return not isinstance(self._operand(value) or Replicate(), Replicate)
 
     def _accumulated(self, operation: Operation, call: Call, placement: Placement) -> Placement:
         """What a loop over samples adds up: the sum of what each of them adds."""

@@ -41,6 +41,8 @@ class Region:
     node: ast.AST
     parent: Region | None = None
     subject: Value = EMPTY
+    quiet: bool = False
+    """Whether it says that no gradients are kept: `with torch.no_grad():`."""
     function: ast.AST | None = None
     """The function whose body it is."""
     others: set[Region] = field(default_factory=set)
@@ -52,6 +54,11 @@ class Region:
         while region is not None:
             yield region
             region = region.parent
+
+    @property
+    def without_gradients(self) -> bool:
+        """Whether no gradients are kept in it."""
+        return any(each.quiet for each in self.around())
 
     @property
     def loops(self) -> frozenset[Region]:

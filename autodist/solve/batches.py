@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
-from autodist.catalog import Catalog
+from autodist.catalog import RANDOM_ROLES, Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.program import Operation, Program, Value, held
 from autodist.solve import sizes
 from autodist.solve.steps import Steps
 
+ROUNDS = ("range.index", "iterate")
+"""What gives something else in each round of a loop."""
 SPLITS = ("split", "array_split", "chunk", "tensor_split")
 
 
@@ -59,7 +61,27 @@ class Batches(Steps):
         known = self.table.find(operation.name)
         return known is not None and "index_draw" in self._catalog.roles(known.name)
 
+    def _draws(self, operation: Operation) -> bool:
+        drawing = RANDOM_ROLES & self._catalog.roles(operation.name)
+        return bool(drawing) or "generator" in getattr(operation.owner, "roles", ())
+
     # pieces
+
+    def varies(self, bound: Value) -> bool:
+        """Whether a number is another one in each round of a loop."""
+        seen, pending = set[Operation](), [bound]
+        while pending:
+            each = pending.pop()
+            if len(each.constants) > 1:
+                return True
+            for operation in each.operations - seen:
+                seen.add(operation)
+                if operation in self.program.cyclic or operation.name in ROUNDS:
+                    return True
+                if self._draws(operation) and self.in_pass(operation):
+                    return True
+                pending += operation.operands
+        return False
 
     def _piece(self, operation: Operation) -> list[Value] | None:
         """How long a part of the data is that an operation takes, if it takes another one in each step."""
@@ -70,7 +92,7 @@ class Batches(Steps):
             return _of_split(operation)
         if short == "narrow":  # `data.narrow(0, start, size)`
             _, axis, start, size = (*operation.inputs, *[Value()] * 4)[:4]
-            return [size] if axis.constant == 0 and sizes.varies(start, self.program) else None
+            return [size] if axis.constant == 0 and self.varies(start) else None
         return self._of_slice(operation) if len(operation.inputs) > 1 else None
 
     def _of_slice(self, operation: Operation) -> list[Value] | None:
@@ -79,9 +101,9 @@ class Batches(Steps):
         if cut is None:
             return None
         if sizes.is_whole(cut):  # `data[:, i : i + length]`, of all rows
-            along = any(sizes.varies(each, self.program) for each in keys[1:])
+            along = any(self.varies(each) for each in keys[1:])
             return [size for each in self.upstream([operation]) for size in laid_out(each)] if along else None
-        bounds = any(sizes.varies(each, self.program) for each in cut.inputs[:2])
+        bounds = any(self.varies(each) for each in cut.inputs[:2])
         return list(sizes.lengths(cut)) if bounds or self._is_drawn(operation.inputs[0]) else None
 
     def _is_drawn(self, base: Value) -> bool:

@@ -5,27 +5,32 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 from autodist.placement.arguments import parts
-from autodist.program import MANY, Operation, Program, Value
+from autodist.program import MANY, Operation, Value
 
 READS = ("object.", "operator.", "getitem", "name")
 """Beginnings of the names of operations that give the same again where they are given the same."""
 SAME = ("builtins.int", "builtins.min")
 """What gives back a number: `int(args.batch_size)`, and `min(i + size, n)` for all batches but the last."""
-DEEPEST = 8
+DEEPEST = 4
 
 
-def key(size: Value | None, depth: int = DEEPEST) -> Hashable:
+def key(size: Value | None, depth: int = DEEPEST) -> frozenset[Hashable] | None:
     """What tells numbers apart: two reads of a setting have one key. None for no number, and for any."""
     if size is None or not size or MANY.constants <= size.constants:
         return None
-    constants = frozenset(each for each in size.constants if each[1] is not None)
-    return frozenset(_key_of(each, depth - 1) for each in size.operations) | constants or None
+    found: set[Hashable] = {each for each in size.constants if each[1] is not None}
+    for each in size.operations:
+        found |= _keys_of(each, depth - 1)
+    return frozenset(found) or None
 
 
-def _key_of(operation: Operation, depth: int) -> Hashable:
-    if not depth or not operation.name.startswith(READS) or not operation.inputs:
-        return operation
-    return operation.name, tuple(key(each, depth) or each for each in operation.inputs)
+def _keys_of(operation: Operation, depth: int) -> frozenset[Hashable]:
+    inputs = [key(each, depth) if depth else None for each in operation.inputs]
+    if operation.name == "builtins.int" and inputs and inputs[0]:
+        return inputs[0]
+    if not inputs or None in inputs or not operation.name.startswith(READS):
+        return frozenset([operation])
+    return frozenset([(operation.name, tuple(inputs))])
 
 
 def is_several(size: Value | None) -> bool:
@@ -96,18 +101,3 @@ def _factors(product: Operation, start: Value) -> Iterator[Value]:
             for mine in product.inputs:
                 if any(key(mine) == key(each) for each in other.inputs if key(each) is not None):
                     yield mine
-
-
-def varies(bound: Value, program: Program) -> bool:
-    """Whether a bound of a slice is another one in each round of a loop."""
-    seen, pending = set[Operation](), [bound]
-    while pending:
-        each = pending.pop()
-        if len(each.constants) > 1:
-            return True
-        for operation in each.operations - seen:
-            seen.add(operation)
-            if operation in program.cyclic or operation.name in ("range.index", "iterate"):
-                return True
-            pending += operation.operands
-    return False

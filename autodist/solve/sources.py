@@ -85,6 +85,7 @@ class _Found(Batches):
     def by_rows(self) -> Sources:
         """The sources, where the samples of a batch lie along the first axis."""
         loaders = [each for each in self.ordered if each.name in LOADERS and each.owner is not None]
+        loaders = [each for each in loaders if not each.region.without_gradients] or loaders
         if loaders:
             training = frozenset(each.owner for each in loaders)
             told = (size for each in training for size in batch_sizes(each))
@@ -138,7 +139,7 @@ class _Found(Batches):
         if first is None:
             return given(user)
         picking = all_held([first])
-        one = self.once_a_step(user) and sizes.varies(first, self.program)
+        one = self.once_a_step(user) and self.varies(first)
         return picking if one or any(map(self._is_data, picking)) else given(user)
 
     def _is_data(self, operation: Operation) -> bool:

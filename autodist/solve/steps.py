@@ -55,15 +55,21 @@ class Steps:
 
     def in_pass(self, operation: Operation) -> bool:
         """Whether it is computed in any of the loops around a step, or where a generator makes its batch."""
-        return self._within(operation, self._around)
+        return operation in self._rounds or self._within(operation, self._around)
 
     def is_before(self, operation: Operation) -> bool:
         """Whether it was computed ahead of all steps."""
-        return self._around.isdisjoint(operation.region.loops)
+        return operation not in self._rounds and self._around.isdisjoint(operation.region.loops)
 
     def once_a_step(self, operation: Operation) -> bool:
         """Whether no loop is around it that goes on within a step."""
         return _innermost(operation.region) <= self._around
+
+    @cached_property
+    def _rounds(self) -> frozenset[Operation]:
+        """What the loops around steps come to in each round, `zip(x, y)`."""
+        streams = (Value(things=each.subject.things) for each in self._around)
+        return frozenset(each for each in all_held(streams) if each.name == "iterate")
 
     @cached_property
     def gone_through(self) -> frozenset[Operation]:

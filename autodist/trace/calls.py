@@ -192,14 +192,20 @@ class Calls(Attributes):
             depth = sum(1 for each in several if each.active)
             if depth >= MOST_AT_ONCE or len(self.endings) > DEEPEST:
                 return None
-            shared = len(several) >= MOST_CONTEXTS
-            found = several[-1] if shared else Context(function, self.context, arguments)
-            if not shared:
+            found = self._shared(function, several) if len(several) >= MOST_CONTEXTS else None
+            if found is None:
+                found = Context(function, self.context, arguments)
                 several.append(found)
         if found.active:
             return None
         self.context.called[key] = found
         return found
+
+    def _shared(self, function: Function, several: Row[Context]) -> Context | None:
+        """The context for all further calls of a function: one for steps, and one for what keeps no gradients."""
+        quiet = self.region.without_gradients or function.role == "no_grad"
+        alike = (each for each in reversed(several) if each.region and each.region.without_gradients == quiet)
+        return next(alike, None)
 
     def _run(self, function: Function, context: Context, node: ast.AST, frame: Frame, names: dict[str, Value]) -> None:
         inner = Frame(function.frame.source, function.frame, names)

@@ -15,7 +15,7 @@ from autodist.catalog import Catalog
 from autodist.program import EMPTY, Effect, Operation, Program, Region, Value, joined
 from autodist.program.graph import RegionKind, gives_tensors
 from autodist.project import Project
-from autodist.trace.things import Frame, Function, Guards, Heap, LocalModule, Object, Slot
+from autodist.trace.things import External, Frame, Function, Guards, Heap, LocalModule, Object, Slot
 
 MOST_STEPS = 400_000
 UNCERTAIN = frozenset(["loop", "branch", "try"])
@@ -133,6 +133,7 @@ class Machine(ABC):
             region = Region(kind, frame.source, node, self.region, subject)
             self.context.regions[key] = region
         region.subject = region.subject | subject
+        region.quiet = region.quiet or kind == "with" and self.is_quiet(subject)
         around, guards = self.region, self.guards
         self.region = region
         if kind in UNCERTAIN:
@@ -141,6 +142,18 @@ class Machine(ABC):
             yield region
         finally:
             self.region, self.guards = around, guards
+
+    def is_quiet(self, subject: Value) -> bool:
+        """Whether a context manager, or a decorator, keeps no gradients: `torch.no_grad()`."""
+        given = [(each.name, each.inputs) for each in subject.operations]
+        given += [(each.name, ()) for each in subject.things if isinstance(each, External)]
+        return any(
+            self.catalog.has(name, "no_grad")
+            or self.catalog.has(name, "set_grad_enabled")
+            and bool(inputs)
+            and inputs[0].constant is False
+            for name, inputs in given
+        )
 
     def change(self, before: Value, after: Value) -> None:
         """Note that a tensor is changed in place: whoever else has it sees what it holds then."""

@@ -400,6 +400,8 @@ class Statements(Expressions):
     def _decorated(self, decorator: ast.expr, function: Function | Class, made: Value, frame: Frame) -> Value:
         """What a decorator makes of a function. Those of libraries leave it as it is."""
         value = self.eval(decorator, frame)
+        if isinstance(function, Function) and self.is_quiet(value):
+            function.role = function.role or "no_grad"
         for each in value.things:
             name = each.name if isinstance(each, External) else ""
             short = name.rpartition(".")[2]
@@ -410,8 +412,6 @@ class Statements(Expressions):
                 "cached_property",
             ):
                 function.role = "property" if short == "cached_property" else short
-            elif isinstance(function, Function) and self.catalog.has(name, "no_grad"):
-                function.role = function.role or "no_grad"
             elif isinstance(each, (Function, Class, Object)) and not isinstance(function, Class):
                 given = self.call(thing(each), decorator, frame, [made], {})
                 made = given if given.things or given.operations else made

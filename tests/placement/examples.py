@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.utils import rnn
 from trials import SIZE, Trial, callable_of, resolved
@@ -87,6 +89,12 @@ def packed(x: torch.Tensor) -> torch.Tensor:
     """Sequences, packed and padded again."""
     found = rnn.pack_padded_sequence(x, torch.full((len(x),), x.size(1)), batch_first=True)
     return rnn.pad_packed_sequence(found, batch_first=True)[0]
+
+
+def drawn(draw: Callable[..., Any], count: int) -> torch.Tensor:
+    """Numbers of samples that Python draws."""
+    random.seed(count)
+    return torch.tensor(draw(range(20), k=count))
 
 
 def counts(*sizes: Any) -> Made:
@@ -351,6 +359,12 @@ EXAMPLES: dict[str, Made] = {
     "pack_padded_sequence": sized(((SIZE, 3, 2),), lambda _, x: packed(x)),
     "pad_packed_sequence": sized(((SIZE, 3, 2),), lambda _, x: packed(x)),
     "pad_sequence": sized(((SIZE, 3), (SIZE, 3)), lambda f, *x: f(list(x)), axis=1),
+    "multinomial": sized((NINE,), lambda f, x: f(torch.ones(20), x.size(0))),
+    "numpy.random.choice": sized((NINE,), lambda f, x: f(5, x.size(0))),
+    "integers": sized((NINE,), lambda f, x: f(np.random.default_rng(0), 0, 5, x.size(0))),
+    **dict.fromkeys("random.sample random.choices".split(), sized((NINE,), lambda f, x: drawn(f, x.size(0)))),
+    "new": sized((NINE,), lambda f, x: f(x, x.size(0), 3).zero_()),
+    "astype": function("float32", axes=(2,)),
     "randint": sized((NINE,), lambda f, x: f(0, 5, (x.size(0),))),
     "normal": sized((NINE,), lambda f, x: f(0.0, 1.0, (x.size(0),))),
     **dict.fromkeys("new_zeros new_ones new_empty".split(), sized((NINE,), lambda f, x: f(x, (x.size(0), 3)))),
@@ -391,7 +405,6 @@ EXAMPLES: dict[str, Made] = {
     "histogram": function(5, axes=(1,)),
     "histc": function(5, axes=(1,)),
     "corrcoef": sized((NINE * 2,), lambda f, x: f(x)),
-    "multinomial": function(3, axes=(1,)),
     "diag": function(axes=(1,)),
     "trace": function(axes=(2,)),
     "diagonal": function(axes=(2,)),

@@ -112,7 +112,7 @@ def simple(whole: Any, parts: list[Any]) -> list[Placement]:
 def shares(tensor: torch.Tensor, placement: Placement) -> list[torch.Tensor]:
     """What each of three ranks has of a tensor."""
     if isinstance(placement, Shard):
-        return list(torch.split(tensor, list(SHARES), placement.axis))
+        return [each.contiguous() for each in torch.split(tensor, list(SHARES), placement.axis)]
     return [tensor] * len(SHARES)
 
 

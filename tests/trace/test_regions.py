@@ -1,0 +1,58 @@
+"""What is known of the place where an operation is run: loops on each way to it, and whether gradients are kept."""
+
+from __future__ import annotations
+
+import pytest
+from programs import bound, named, traced
+
+from autodist.program import EMPTY, constant
+
+HEAD = "import torch\nfrom torch import nn\nnet = nn.Linear(2, 2)\nx = torch.ones(3, 2)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "quiet"),
+    [
+        ("net(x)", False),
+        ("with torch.no_grad():\n    net(x)", True),
+        ("with torch.inference_mode():\n    net(x)", True),
+        ("with torch.set_grad_enabled(False):\n    net(x)", True),
+        ("with torch.set_grad_enabled(True):\n    net(x)", False),
+        ("@torch.no_grad()\ndef f():\n    net(x)\nf()", True),
+        ("def f():\n    net(x)\nwith torch.no_grad():\n    f()", True),
+        ("def f():\n    net(x)\nf()", False),
+    ],
+)
+def test_whether_gradients_are_kept(text: str, quiet: bool) -> None:
+    (layer,) = named(traced(HEAD + text + "\n"), "torch.nn.Linear")
+    assert layer.region.without_gradients == quiet
+
+
+def test_a_call_that_is_not_run_again_is_in_the_loops_around_both() -> None:
+    text = "def draw():\n    return torch.randn(3)\nfirst = draw()\n"
+    text += "for i in range(9):\n    for k in range(9):\n        y = draw()\n"
+    (drawn,) = named(traced(HEAD + text), "torch.randn")
+    assert len(drawn.region.loops) == 2 and drawn.region.parent is not None and drawn.region.parent.kind == "module"
+
+
+def test_what_functions_are_run_in() -> None:
+    program = traced(HEAD + "def draw():\n    return torch.randn(3)\ndraw()\n")
+    assert [getattr(each.region.function, "name", "") for each in named(program, "torch.randn")] == ["draw"]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("rows = [1, 2, 3]\nfor i in range(99):\n    part = rows[i:i + 2]\nresult = part", {"getitem"}),
+        ("rows = [1, 2, 3]\nresult = rows[1:2]", set()),
+        ("layers = [net, nn.ReLU()]\nfor i in range(99):\n    part = layers[i:]\nresult = part", set()),
+    ],
+)
+def test_a_slice_of_a_list_by_numbers_that_are_not_known_is_an_operation(text: str, names: set[str]) -> None:
+    assert {
+        each.name for each in bound(traced(HEAD + text + "\n"), "part" if "part" in text else "result").operations
+    } == names
+
+
+def test_only_a_value_that_nothing_gives_counts_as_false() -> None:
+    assert not EMPTY and constant(None) and constant(0)
