@@ -12,9 +12,10 @@ from autodist.program import Operation, Program, Value, held
 from autodist.solve import sizes
 from autodist.solve.steps import Steps
 
+DISTRIBUTIONS, SAMPLES = "torch.distributions.", ("sample", "sample_n")
 ROUNDS = ("range.index", "iterate")
 """What gives something else in each round of a loop."""
-SPLITS = ("split", "array_split", "chunk", "tensor_split")
+SPLITS = ("batched", "split", "array_split", "chunk", "tensor_split")
 
 
 class Batches(Steps):
@@ -45,6 +46,9 @@ class Batches(Steps):
 
     def shape(self, operation: Operation) -> list[Value]:
         """The sizes of what is drawn."""
+        if operation.owner is not None and operation.owner.name.startswith(DISTRIBUTIONS):
+            told = operation.argument("sample_shape", 0)
+            return (arguments.parts(told) or [] if told is not None else []) if operation.name.endswith(SAMPLES) else []
         known = self.table.find(operation.name)
         return arguments.sizes_of(operation, known) if known is not None and known.cls == "random" else []
 
@@ -61,9 +65,11 @@ class Batches(Steps):
         known = self.table.find(operation.name)
         return known is not None and "index_draw" in self._catalog.roles(known.name)
 
-    def _draws(self, operation: Operation) -> bool:
+    def draws_anew(self, operation: Operation) -> bool:
+        """Whether it draws something in each of the loops around steps."""
         drawing = RANDOM_ROLES & self._catalog.roles(operation.name)
-        return bool(drawing) or "generator" in getattr(operation.owner, "roles", ())
+        draws = bool(drawing) or "generator" in getattr(operation.owner, "roles", ())
+        return draws and self.in_pass(operation)
 
     # pieces
 
@@ -76,9 +82,7 @@ class Batches(Steps):
                 return True
             for operation in each.operations - seen:
                 seen.add(operation)
-                if operation in self.program.cyclic or operation.name in ROUNDS:
-                    return True
-                if self._draws(operation) and self.in_pass(operation):
+                if operation in self.program.cyclic or operation.name in ROUNDS or self.draws_anew(operation):
                     return True
                 pending += operation.operands
         return False
@@ -96,15 +100,15 @@ class Batches(Steps):
         return self._of_slice(operation) if len(operation.inputs) > 1 else None
 
     def _of_slice(self, operation: Operation) -> list[Value] | None:
-        keys = arguments.parts(operation.inputs[1]) or [operation.inputs[1]]
+        keys = arguments.keys_of(operation.inputs[1]) or [operation.inputs[1]]
         cut = sizes.as_slice(keys[0])
         if cut is None:
             return None
         if sizes.is_whole(cut):  # `data[:, i : i + length]`, of all rows
             along = any(self.varies(each) for each in keys[1:])
             return [size for each in self.upstream([operation]) for size in laid_out(each)] if along else None
-        bounds = any(self.varies(each) for each in cut.inputs[:2])
-        return list(sizes.lengths(cut)) if bounds or self._is_drawn(operation.inputs[0]) else None
+        first = cut.inputs[0].constant in (None, 0) and self._is_drawn(operation.inputs[0])
+        return list(sizes.lengths(cut)) if first or any(map(self.varies, cut.inputs[:2])) else None
 
     def _is_drawn(self, base: Value) -> bool:
         """`torch.randperm(n)[:size]`, in a step"""
@@ -118,7 +122,7 @@ def _of_split(operation: Operation) -> list[Value] | None:
         return list(batch_sizes(operation.owner))
     for each in operation.inputs[0].operations if operation.inputs else ():
         if each.name.rpartition(".")[2] in SPLITS and len(each.inputs) > 1:
-            return [each.inputs[1]] if each.name.endswith(".split") else []
+            return [each.inputs[1]] if each.name.endswith((".split", ".batched")) else []
     return None
 
 

@@ -139,7 +139,7 @@ class _Found(Batches):
         if first is None:
             return given(user)
         picking = all_held([first])
-        one = self.once_a_step(user) and self.varies(first)
+        one = self.once_a_step(user) and self.varies(first) or any(map(self.draws_anew, picking))
         return picking if one or any(map(self._is_data, picking)) else given(user)
 
     def _is_data(self, operation: Operation) -> bool:

@@ -85,6 +85,16 @@ def stepped(text: str) -> str:
          ["zip(torch.split(x, size), torch.split(y, size))"]),
         ("for chosen in np.array_split(np.random.permutation(len(x)), 10):\n    xb, yb = x[chosen], y[chosen]",
          ["np.array_split(np.random.permutation(len(x)), 10)"]),
+        ("import itertools\nfor part in itertools.batched(range(len(x)), size):\n    chosen = list(part)\n"
+         "    xb, yb = x[chosen], y[chosen]",
+         ["itertools.batched(range(len(x)), size)"]),
+        ("order = []\nfor step in range(9):\n    if len(order) < size:\n"
+         "        order = list(np.random.permutation(100))\n"
+         "    chosen, order = order[:size], order[size:]\n    xb, yb = x[chosen], y[chosen]",
+         ["order[:size]"]),
+        ("for i in range(5):\n    if i == 4:\n        xb, yb = x[i * size:], y[i * size:]\n    else:\n"
+         "        xb, yb = x[i * size:(i + 1) * size], y[i * size:(i + 1) * size]\n    xb = xb * 1",
+         ["x[i * size:]", "y[i * size:]", "x[i * size:(i + 1) * size]", "y[i * size:(i + 1) * size]"]),
         ("for chosen in BatchSampler(RandomSampler(x), size, False):\n    xb, yb = x[chosen], y[chosen]",
          ["BatchSampler(RandomSampler(x), size, False)"]),
         # draws of samples
@@ -128,6 +138,9 @@ def stepped(text: str) -> str:
         # noise, where nothing else is a batch
         ("for step in range(9):\n    xb = torch.rand(128, 4)\n    yb = xb.sum(1, keepdim=True)",
          ["torch.rand(128, 4)"]),
+        ("noise = torch.distributions.Normal(0.0, 1.0)\nfor step in range(9):\n    xb = noise.sample((size, 4))\n"
+         "    yb = xb.sum(1, keepdim=True)",
+         ["noise.sample((size, 4))"]),
         ("def curves(count):\n    return torch.randn(count, 4)\nfor step in range(9):\n    xb = curves(32)\n"
          "    yb = torch.ones(32, 1)",
          ["torch.randn(count, 4)"]),
@@ -175,6 +188,10 @@ def test_all_of_the_data_is_shared_out_in_steps_and_replicated_below() -> None:
         "for xb, yb in zip(x, y):",
         "for i in range(len(x)):\n    xb, yb = x[i], y[i]",
         "for step in range(99):\n    i = random.randrange(len(x))\n    xb, yb = x[i], y[i]",
+        "for step in range(9):\n    chosen = [random.randrange(len(x)) for _ in range(size)]\n"
+        "    xb, yb = x[chosen], y[chosen]",
+        "for step in range(9):\n    xs, ys = [], []\n    for _ in range(size):\n        j = random.randint(0, 99)\n"
+        "        xs.append(x[j])\n        ys.append(y[j])\n    xb, yb = torch.stack(xs), torch.stack(ys)",
         "xs, ys = x.view(-1, size, 4), y.view(-1, size, 1)\nfor k in range(len(xs)):\n    xb, yb = xs[k], ys[k]",
     ],
 )
