@@ -105,7 +105,7 @@ class Batches(Steps):
         if cut is None:
             return None
         if sizes.is_whole(cut):  # `data[:, i : i + length]`, of all rows
-            along = any(self.varies(each) for each in keys[1:])
+            along = self.once_a_step(operation) and any(map(self.varies, keys[1:]))
             return [size for each in self.upstream([operation]) for size in laid_out(each)] if along else None
         first = cut.inputs[0].constant in (None, 0) and self._is_drawn(operation.inputs[0])
         return list(sizes.lengths(cut)) if first or any(map(self.varies, cut.inputs[:2])) else None

@@ -63,7 +63,7 @@ class Steps:
 
     def once_a_step(self, operation: Operation) -> bool:
         """Whether no loop is around it that goes on within a step."""
-        return _innermost(operation.region) <= self._around
+        return all(each in self._around or _yields(each) for each in _innermost(operation.region))
 
     @cached_property
     def _rounds(self) -> frozenset[Operation]:

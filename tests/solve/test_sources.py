@@ -176,6 +176,14 @@ def test_a_step_takes_all_of_the_data(text: str, wholes: set[str]) -> None:
     assert losses(program, plan) == [MEAN]
 
 
+def test_moments_of_all_sequences_are_taken_one_after_the_other() -> None:
+    text = "cell, series = nn.GRUCell(4, 4), torch.randn(100, 9, 4)\nfor step in range(9):\n"
+    text += "    h = torch.zeros(len(series), 4)\n    for t in range(9):\n        h = cell(series[:, t], h)\n"
+    program, plan = found(stepped(text + "    xb, yb = h, y"))
+    assert {*codes(plan.wholes)} == {"torch.randn(100, 9, 4)", "torch.randn(100, 1)"}
+    assert losses(program, plan) == [MEAN]
+
+
 def test_all_of_the_data_is_shared_out_in_steps_and_replicated_below() -> None:
     program, plan = found(stepped("for step in range(9):\n    xb, yb = x, y") + "result = net(x).mean()\n")
     placements = propagate(program, plan.plan, catalog=CATALOG)
