@@ -39,7 +39,7 @@ def subscript(
                 result.append(sizes[axis])
                 axis += 1
             continue
-        lying = lies(each) if sharded is None and each.operations else None
+        lying = lies(each) if sharded is None and (each.operations or each.things) else None
         if isinstance(lying, Each) and isinstance(placement, Replicate):  # `text[start : start + length]`
             return lying, None
         if isinstance(lying, Shard) and isinstance(placement, Replicate):  # `centres[labels]`

@@ -10,9 +10,11 @@ from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.program import Operation, Program, Value, held
 from autodist.solve import sizes
-from autodist.solve.steps import Steps
+from autodist.solve.steps import Steps, all_held
 
 DISTRIBUTIONS, SAMPLES = "torch.distributions.", ("sample", "sample_n")
+SINGLE = ("random.randrange", "random.randint")
+"""What draws one number of a sample."""
 ROUNDS = ("range.index", "iterate")
 """What gives something else in each round of a loop."""
 SPLITS = ("batched", "split", "array_split", "chunk", "tensor_split")
@@ -34,12 +36,14 @@ class Batches(Steps):
         made: dict[Operation, list[Value]] = {}
         parts: set[Operation] = set()
         for each in operations:
-            if each not in parts:
-                number = self._number(each) if noise or self._chooses(each) else None
-                told = [number] if number is not None else self._piece(each)
-                if told is not None:
-                    made[each] = told
-                    parts |= self.downstream(each)
+            bases = [all_held(user.inputs[:1]) for user in self._picked_by(each)]
+            if each in parts or bases and not any(map(parts.isdisjoint, bases)):  # it picks of the batch itself
+                continue
+            number = self._number(each) if noise or self._chooses(each) else self._rounds_of(each) if bases else None
+            told = [number] if number is not None else self._piece(each)
+            if told is not None:
+                made[each] = told
+                parts |= {each} | self.downstream(each)
         return made
 
     # draws
@@ -59,6 +63,21 @@ class Batches(Steps):
             return None
         of = sizes.key(operation.inputs[0]) if len(operation.inputs) > 1 else None
         return None if of == sizes.key(told[0]) and self._chooses(operation) else told[0]
+
+    def _rounds_of(self, operation: Operation) -> Value | None:
+        """How many numbers are drawn one by one to pick samples: `[data[random.randrange(n)] for _ in range(size)]`"""
+        if operation.name not in SINGLE or not self.in_step(operation):
+            return None
+        for loop in self.loops_in_step(operation):
+            for each in held(loop.subject):
+                if each.name == "range.index" and sizes.is_several(bound := each.inputs[:2][-1]):
+                    return bound
+        return None
+
+    def _picked_by(self, operation: Operation) -> list[Operation]:
+        """The subscripts that pick by its numbers."""
+        users = ((each, sizes.first_key(each)) for each in self.program.users[operation])
+        return [each for each, first in users if first is not None and operation in held(first)]
 
     def _chooses(self, operation: Operation) -> bool:
         """Whether it draws numbers of samples, and not noise."""

@@ -119,6 +119,12 @@ def stepped(text: str) -> str:
          "    state = torch.randn(4)\n    memory.kept.append((state, state.sum().view(1)))\n"
          "    xb, yb = memory.sample(32)",
          ["random.sample(self.kept, count)"]),
+        ("for step in range(9):\n    chosen = [random.randrange(len(x)) for _ in range(size)]\n"
+         "    xb, yb = x[chosen], y[chosen]",
+         ["random.randrange(len(x))"]),
+        ("for step in range(9):\n    xs, ys = [], []\n    for _ in range(size):\n        j = random.randint(0, 99)\n"
+         "        xs.append(x[j])\n        ys.append(y[j])\n    xb, yb = torch.stack(xs), torch.stack(ys)",
+         ["random.randint(0, 99)"]),
         # as functions and generators make them
         ("def get_batch(source):\n    starts = torch.randint(len(source) - 4, (size,))\n"
          "    return torch.stack([source[s:s + 4] for s in starts]), torch.stack([source[s:s + 1] for s in starts])\n"
@@ -196,10 +202,6 @@ def test_all_of_the_data_is_shared_out_in_steps_and_replicated_below() -> None:
         "for xb, yb in zip(x, y):",
         "for i in range(len(x)):\n    xb, yb = x[i], y[i]",
         "for step in range(99):\n    i = random.randrange(len(x))\n    xb, yb = x[i], y[i]",
-        "for step in range(9):\n    chosen = [random.randrange(len(x)) for _ in range(size)]\n"
-        "    xb, yb = x[chosen], y[chosen]",
-        "for step in range(9):\n    xs, ys = [], []\n    for _ in range(size):\n        j = random.randint(0, 99)\n"
-        "        xs.append(x[j])\n        ys.append(y[j])\n    xb, yb = torch.stack(xs), torch.stack(ys)",
         "xs, ys = x.view(-1, size, 4), y.view(-1, size, 1)\nfor k in range(len(xs)):\n    xb, yb = xs[k], ys[k]",
     ],
 )
@@ -311,6 +313,16 @@ def test_what_a_batch_gives_is_no_other_batch() -> None:
     text += "    level = torch.randint(0, 9, (xb.shape[0],))\n    xb = xb + torch.linspace(0, 1, 9)[level][:, None]"
     program, plan = found(stepped(text))
     assert codes(plan.batches) == ["x[i:i + size]", "y[i:i + size]"] and losses(program, plan) == [MEAN]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["torch.stack([xb[k] + xb[random.randrange(10)] for k in range(size)])", "xb + xb[torch.randint(0, 10, (size,))]"],
+)
+def test_numbers_that_pick_of_the_batch_itself_are_no_other_batch(line: str) -> None:
+    text = "for i in range(0, len(x), size):\n    xb, yb = x[i:i + size], y[i:i + size]\n"
+    _, plan = found(stepped(text + f"    xb = {line}"))
+    assert codes(plan.batches) == ["x[i:i + size]", "y[i:i + size]"]
 
 
 def test_a_loop_goes_over_as_many_samples_as_a_batch_has() -> None:
