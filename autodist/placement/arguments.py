@@ -40,6 +40,12 @@ def parts(value: Value) -> list[Value] | None:
     return None
 
 
+def keys_of(key: Value) -> list[Value]:
+    """What a subscript says of each axis, `x[a, b]`; a list tells numbers along one of them."""
+    told = parts(key)
+    return [key] if told is None or any(getattr(each, "kind", "") == "list" for each in key.things) else told
+
+
 def is_zero(value: Value) -> bool:
     """Whether it is what sums begin with."""
     zeros = [each for each in value.operations if gives_zeros(each)]

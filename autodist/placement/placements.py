@@ -26,7 +26,7 @@ class Placements:
 
     def joint(self, operations_: Iterable[Operation]) -> Placement | None:
         """How what one of several operations gives lies. What sums begin with lies as they do."""
-        known = [each for each in operations_ if each in self.of]
+        known = sorted((each for each in operations_ if each in self.of), key=lambda each: each.number)
         begun = [each for each in known if not arguments.gives_zeros(each)]
         return joint(self.taken.get(each, self.of[each]) for each in begun or known)
 

@@ -78,7 +78,7 @@ class _Propagation:
         placement, sizes = self._result(operation)
         if operation not in self._plan.placed:
             return placement, sizes
-        return self._plan.placed[operation], (None, *sizes[1:]) if sizes else sizes
+        return self._plan.placed[operation], (None, *sizes[1:]) if sizes else None
 
     def _result(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         if operation.name in SOURCES:
@@ -116,7 +116,7 @@ class _Propagation:
             name = "torch.Tensor." + name.removeprefix(UNTOLD)  # of what is asked as a tensor is
         known = self._table.find("torch.Tensor.size" if name == "torch.Tensor.shape" else name)
         if known is None or known.cls not in FUNCTIONS:
-            return self._unknown(operation), None
+            return self._unknown(operation), () if operation.name.startswith("random.") else None
         return self._known(operation, known)
 
     def _batch_sizes(self, operation: Operation) -> Sizes:
@@ -241,7 +241,7 @@ class _Propagation:
         key = operation.inputs[1] if len(operation.inputs) > 1 else Value()
         if isinstance(placement, Each) and isinstance(self._operand(key) or Replicate(), (Each, Replicate)):
             return placement, None  # of one sample, by what is that sample's
-        return subscript(placement, self._found.size(base), key, self._operand)
+        return subscript(placement, self._found.size(base), key, self._operand, self._found.size)
 
     def _stored(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         """A tensor of which some numbers have been replaced."""
@@ -251,7 +251,7 @@ class _Propagation:
         if old is None:
             return None, None
         if isinstance(old, Shard):
-            part, _ = subscript(old, sizes, key, self._operand)
+            part, _ = subscript(old, sizes, key, self._operand, self._found.size)
             fits = not isinstance(part, PerRank) and isinstance(new, (Shard, Replicate, Each))
             return (old if fits else PerRank("setitem", "samples are replaced by what is not theirs")), sizes
         if operation in self._cyclic and isinstance(by, (Each, Shard)) and self._adds_to_itself(value, base):
@@ -343,6 +343,8 @@ class _Propagation:
             if known.cls == "add" and self._is_only_begun(value):
                 continue
             size = self._found.size(value)
+            if size and value.things and not value.operations and known.cls in ("stack", "concatenate"):
+                size = size[1:]  # of what is listed
             if size is None and call.equation and "..." not in call.equation and known.cls == "contraction":
                 size = (None,) * len(call.equation.split("->")[0].split(",")[place].strip())
             sizes.append(size)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
-from autodist.placement.arguments import parts
+from autodist.placement.arguments import keys_of
 from autodist.placement.lattice import Each, PerRank, Placement, Replicate, Shard
 from autodist.placement.shapes import Sizes
 from autodist.program import Value
@@ -15,11 +15,14 @@ WHOLE = (None, None, None)
 
 
 def subscript(
-    placement: Placement, sizes: Sizes, key: Value, lies: Callable[[Value], Placement | None]
+    placement: Placement,
+    sizes: Sizes,
+    key: Value,
+    lies: Callable[[Value], Placement | None],
+    size: Callable[[Value], Sizes],
 ) -> tuple[Placement, Sizes]:
-    """The placement and the sizes of `x[key]`; ``lies`` says how a key lies."""
-    keys = parts(key)
-    keys = [key] if keys is None else keys
+    """The placement and the sizes of `x[key]`; ``lies`` says how a key lies, and ``size`` how large it is."""
+    keys = keys_of(key)
     sharded = placement.axis if isinstance(placement, Shard) else None
     axis, shard = 0, None
     result: list[int | None] = []
@@ -36,7 +39,7 @@ def subscript(
                 result.append(sizes[axis])
                 axis += 1
             continue
-        lying = lies(each) if sharded is None and each.operations else None
+        lying = lies(each) if sharded is None and (each.operations or each.things) else None
         if isinstance(lying, Each) and isinstance(placement, Replicate):  # `text[start : start + length]`
             return lying, None
         if isinstance(lying, Shard) and isinstance(placement, Replicate):  # `centres[labels]`
@@ -47,7 +50,7 @@ def subscript(
         if axis == sharded and isinstance(chosen, Shard) and isinstance(placement, Shard):
             name = ",".join(sorted(f"%{every.number}" for every in each.operations))
             placement = replace(placement, rows=name)
-        kept, wrong = _along(axis == sharded, each, lies)
+        kept, wrong = _along(axis == sharded, each, lies, size)
         if wrong is not None and not (sharded is None and isinstance(lies(each), Replicate)):
             return PerRank("getitem", wrong), None
         if kept:
@@ -62,9 +65,11 @@ def subscript(
     return (replace(placement, axis=shard) if shard is not None else PerRank("getitem", BY_PLACE)), found
 
 
-def _along(at: bool, key: Value, lies: Callable[[Value], Placement | None]) -> tuple[bool, str | None]:
+def _along(
+    at: bool, key: Value, lies: Callable[[Value], Placement | None], size: Callable[[Value], Sizes]
+) -> tuple[bool, str | None]:
     """Whether an axis is left by one part of a key, and why the samples, if it is theirs, are not where they were."""
-    if type(key.constant) is int:
+    if key.constants and not key.operations and all(each[0] is int for each in key.constants):
         return False, BY_PLACE if at else None
     slices = [each for each in key.operations if each.name == "builtins.slice"]
     if slices and len(slices) == len(key.operations):
@@ -72,5 +77,6 @@ def _along(at: bool, key: Value, lies: Callable[[Value], Placement | None]) -> t
         return True, BY_PLACE if at and bounds != WHOLE else None
     chosen = lies(key)
     if not at:
-        return True, None if chosen is None or isinstance(chosen, Replicate) else SAMPLES_BESIDE
+        kept = not key.operations or size(key) != ()
+        return kept, None if chosen is None or isinstance(chosen, Replicate) else SAMPLES_BESIDE
     return True, None if isinstance(chosen, Shard) and chosen.axis == 0 else BY_PLACE

@@ -10,11 +10,14 @@ from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.program import Operation, Program, Value, held
 from autodist.solve import sizes
-from autodist.solve.steps import Steps
+from autodist.solve.steps import Steps, all_held
 
+DISTRIBUTIONS, SAMPLES = "torch.distributions.", ("sample", "sample_n")
+SINGLE = ("random.randrange", "random.randint")
+"""What draws one number of a sample."""
 ROUNDS = ("range.index", "iterate")
 """What gives something else in each round of a loop."""
-SPLITS = ("split", "array_split", "chunk", "tensor_split")
+SPLITS = ("batched", "split", "array_split", "chunk", "tensor_split")
 
 
 class Batches(Steps):
@@ -33,18 +36,23 @@ class Batches(Steps):
         made: dict[Operation, list[Value]] = {}
         parts: set[Operation] = set()
         for each in operations:
-            if each not in parts:
-                number = self._number(each) if noise or self._chooses(each) else None
-                told = [number] if number is not None else self._piece(each)
-                if told is not None:
-                    made[each] = told
-                    parts |= self.downstream(each)
+            bases = [all_held(user.inputs[:1]) for user in self._picked_by(each)]
+            if each in parts or bases and not any(map(parts.isdisjoint, bases)):  # it picks of the batch itself
+                continue
+            number = self._number(each) if noise or self._chooses(each) else self._rounds_of(each) if bases else None
+            told = [number] if number is not None else self._piece(each)
+            if told is not None:
+                made[each] = told
+                parts |= {each} | self.downstream(each)
         return made
 
     # draws
 
     def shape(self, operation: Operation) -> list[Value]:
         """The sizes of what is drawn."""
+        if operation.owner is not None and operation.owner.name.startswith(DISTRIBUTIONS):
+            told = operation.argument("sample_shape", 0)
+            return (arguments.parts(told) or [] if told is not None else []) if operation.name.endswith(SAMPLES) else []
         known = self.table.find(operation.name)
         return arguments.sizes_of(operation, known) if known is not None and known.cls == "random" else []
 
@@ -56,14 +64,31 @@ class Batches(Steps):
         of = sizes.key(operation.inputs[0]) if len(operation.inputs) > 1 else None
         return None if of == sizes.key(told[0]) and self._chooses(operation) else told[0]
 
+    def _rounds_of(self, operation: Operation) -> Value | None:
+        """How many numbers are drawn one by one to pick samples: `[data[random.randrange(n)] for _ in range(size)]`"""
+        if operation.name not in SINGLE or not self.in_step(operation):
+            return None
+        for loop in self.loops_in_step(operation):
+            for each in held(loop.subject):
+                if each.name == "range.index" and sizes.is_several(bound := each.inputs[:2][-1]):
+                    return bound
+        return None
+
+    def _picked_by(self, operation: Operation) -> list[Operation]:
+        """The subscripts that pick by its numbers."""
+        users = ((each, sizes.first_key(each)) for each in self.program.users[operation])
+        return [each for each, first in users if first is not None and operation in held(first)]
+
     def _chooses(self, operation: Operation) -> bool:
         """Whether it draws numbers of samples, and not noise."""
         known = self.table.find(operation.name)
         return known is not None and "index_draw" in self._catalog.roles(known.name)
 
-    def _draws(self, operation: Operation) -> bool:
+    def draws_anew(self, operation: Operation) -> bool:
+        """Whether it draws something in each of the loops around steps."""
         drawing = RANDOM_ROLES & self._catalog.roles(operation.name)
-        return bool(drawing) or "generator" in getattr(operation.owner, "roles", ())
+        draws = bool(drawing) or "generator" in getattr(operation.owner, "roles", ())
+        return draws and self.in_pass(operation)
 
     # pieces
 
@@ -76,9 +101,7 @@ class Batches(Steps):
                 return True
             for operation in each.operations - seen:
                 seen.add(operation)
-                if operation in self.program.cyclic or operation.name in ROUNDS:
-                    return True
-                if self._draws(operation) and self.in_pass(operation):
+                if operation in self.program.cyclic or operation.name in ROUNDS or self.draws_anew(operation):
                     return True
                 pending += operation.operands
         return False
@@ -96,15 +119,15 @@ class Batches(Steps):
         return self._of_slice(operation) if len(operation.inputs) > 1 else None
 
     def _of_slice(self, operation: Operation) -> list[Value] | None:
-        keys = arguments.parts(operation.inputs[1]) or [operation.inputs[1]]
+        keys = arguments.keys_of(operation.inputs[1]) or [operation.inputs[1]]
         cut = sizes.as_slice(keys[0])
         if cut is None:
             return None
         if sizes.is_whole(cut):  # `data[:, i : i + length]`, of all rows
-            along = any(self.varies(each) for each in keys[1:])
+            along = self.once_a_step(operation) and any(map(self.varies, keys[1:]))
             return [size for each in self.upstream([operation]) for size in laid_out(each)] if along else None
-        bounds = any(self.varies(each) for each in cut.inputs[:2])
-        return list(sizes.lengths(cut)) if bounds or self._is_drawn(operation.inputs[0]) else None
+        first = cut.inputs[0].constant in (None, 0) and self._is_drawn(operation.inputs[0])
+        return list(sizes.lengths(cut)) if first or any(map(self.varies, cut.inputs[:2])) else None
 
     def _is_drawn(self, base: Value) -> bool:
         """`torch.randperm(n)[:size]`, in a step"""
@@ -118,7 +141,7 @@ def _of_split(operation: Operation) -> list[Value] | None:
         return list(batch_sizes(operation.owner))
     for each in operation.inputs[0].operations if operation.inputs else ():
         if each.name.rpartition(".")[2] in SPLITS and len(each.inputs) > 1:
-            return [each.inputs[1]] if each.name.endswith(".split") else []
+            return [each.inputs[1]] if each.name.endswith((".split", ".batched")) else []
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
-from autodist.placement.arguments import parts
+from autodist.placement.arguments import keys_of
 from autodist.program import MANY, Operation, Value
 
 READS = ("object.", "operator.", "getitem", "name")
@@ -53,7 +53,7 @@ def first_key(subscript: Operation) -> Value | None:
     """What a subscript says of the first axis: `i` of `x[i, :]`."""
     if subscript.name != "getitem" or len(subscript.inputs) < 2:
         return None
-    return (parts(subscript.inputs[1]) or [subscript.inputs[1]])[0]
+    return (keys_of(subscript.inputs[1]) or [subscript.inputs[1]])[0]
 
 
 def first_slice(subscript: Operation) -> Operation | None:

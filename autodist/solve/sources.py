@@ -16,12 +16,12 @@ from autodist import operations
 from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement.arguments import ZEROS
-from autodist.placement.lattice import Partial, Placement, Replicate, Shard
+from autodist.placement.lattice import Each, Partial, Placement, Replicate, Shard
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Value
 from autodist.solve import sizes
-from autodist.solve.batches import Batches, batch_sizes, keys, laid_out
+from autodist.solve.batches import SINGLE, Batches, batch_sizes, keys, laid_out
 from autodist.solve.steps import all_held, given
 
 LOADERS = (BATCH, FIELDS, SAMPLE)
@@ -52,7 +52,7 @@ class Sources:
     def placement_of(self, operation: Operation) -> Placement:
         """How what a source gives lies over the ranks."""
         if operation in self.batches:
-            return Shard(self.axis)
+            return Each("range") if operation.name in SINGLE else Shard(self.axis)
         return Shard(0) if operation.owner in self.training else Replicate()
 
     def counts(self, operation: Operation, told: Row[Value]) -> int | None:
@@ -139,7 +139,7 @@ class _Found(Batches):
         if first is None:
             return given(user)
         picking = all_held([first])
-        one = self.once_a_step(user) and self.varies(first)
+        one = self.once_a_step(user) and self.varies(first) or any(map(self.draws_anew, picking))
         return picking if one or any(map(self._is_data, picking)) else given(user)
 
     def _is_data(self, operation: Operation) -> bool:

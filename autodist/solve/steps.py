@@ -63,7 +63,13 @@ class Steps:
 
     def once_a_step(self, operation: Operation) -> bool:
         """Whether no loop is around it that goes on within a step."""
-        return _innermost(operation.region) <= self._around
+        return all(each in self._around or _yields(each) for each in _innermost(operation.region))
+
+    def loops_in_step(self, operation: Operation) -> frozenset[Region]:
+        """The loop next around it, if that goes on within a step."""
+        return frozenset(
+            each for each in _innermost(operation.region) if each not in self._around and not _yields(each)
+        )
 
     @cached_property
     def _rounds(self) -> frozenset[Operation]:

@@ -210,7 +210,9 @@ class Expressions(Containers):
         for each in ast.walk(node):
             if isinstance(each, ast.Name) and each.id != "__name__":
                 home = frame.find(each.id)
-                if home is not None and home.parent is None and home.names[each.id].constants:
+                if home is None or home.parent is not None or each.id in home.told_apart:
+                    continue
+                if home.names[each.id].constants:
                     return None
         return known
 

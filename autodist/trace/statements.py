@@ -345,6 +345,7 @@ class Statements(Expressions):
 
     def _each_apart(self, node: ast.For | ast.AsyncFor, parts: Row[Value], frame: Frame) -> bool:
         """Run the body of a loop for each element of a literal list."""
+        frame.told_apart |= {each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)}
         for number, part in enumerate(parts):
             self._jumps.append(([], []))
             with self.told_apart((node, number)):

@@ -29,6 +29,8 @@ class Frame:
     is_class: bool = False
     elsewhere: dict[str, Frame] = field(default_factory=dict)
     """The frames of names that are `global` or `nonlocal` here."""
+    told_apart: set[str] = field(default_factory=set)
+    """What loops bind that are run for each element apart: no settings of the script."""
     versions: dict[str, int] = field(default_factory=dict)
     """How often functions have bound a name that is theirs by `global` or `nonlocal`."""
 

@@ -36,7 +36,6 @@ FOUND_REPLICATED = {
     "dataclass_config": (2, "the entries of a dict that a function gives and a comprehension goes through by items()"),
     "ddp_torchrun_incomplete": (1, "args.batch_size // world_size, of a world size that the environment says"),
     "horovod_digits": (3, "len(sampler) of a sampler that the script itself shares out"),
-    "horovod_resume": (2, "placements are right: a number of batches, as many on all ranks"),
 }
 """How many expressions placements call replicated, where the analysis does not, and why."""
 

@@ -185,6 +185,25 @@ def test_of_batches_that_a_function_lays_together(collate: str) -> None:
     assert lies(text) == MEAN
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("for k in range(4):\n        result = x.T[k]", Shard(0)),
+        ("for k in range(4):\n        result = x.T[2 * k - 1]", Shard(0)),
+        ("for k in [0, 2]:\n        result = x.T[k]", Shard(0)),
+        ("result = x.T[torch.arange(3)]", Shard(1)),
+        ("result = x.T[[0, 2]]", Shard(1)),
+        ("result = torch.stack([x.T * k for k in range(9)])", Shard(2)),
+        ("result = torch.cat([x.T * k for k in range(9)])", Shard(1)),
+        ("result = net(torch.stack([x * k for k in range(9)]))", Shard(1)),
+        ("result = x.T.reshape(-1)", Shard(0, order="1 axes first")),
+        ("result = out.T.reshape(-1).mean()", MEAN),
+    ],
+)
+def test_of_axes_before_that_of_samples(line: str, expected: Placement) -> None:
+    assert lies(HEAD + f"    {line}\n") == expected
+
+
 def test_what_every_rank_reads_in_full_is_replicated() -> None:
     program = traced(HEAD + "    result = F.cross_entropy(out, y)\n")
     placements = propagate(program, lambda source: Replicate(), catalog=CATALOG)

@@ -29,7 +29,6 @@ DIFFERENT = {
     "full_batch_graph": "the numbers of samples are made once; the analysis takes them for a draw of each step",
     "full_batch_words": "words are looked up in lists and dicts by numbers that are drawn: not followed by the graph",
     "lm_states_batch_first": "slices of all rows, as in char_rnn_get_batches; the analysis shares out the data instead",
-    "metrics_by_phase": "both loaders lie in a dict, and come to one backward(), under `if phase == 'train'`",
     "sequences_first_noise": "shared out along the second axis; the analysis refuses it",
 }
 

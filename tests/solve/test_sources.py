@@ -85,6 +85,16 @@ def stepped(text: str) -> str:
          ["zip(torch.split(x, size), torch.split(y, size))"]),
         ("for chosen in np.array_split(np.random.permutation(len(x)), 10):\n    xb, yb = x[chosen], y[chosen]",
          ["np.array_split(np.random.permutation(len(x)), 10)"]),
+        ("import itertools\nfor part in itertools.batched(range(len(x)), size):\n    chosen = list(part)\n"
+         "    xb, yb = x[chosen], y[chosen]",
+         ["itertools.batched(range(len(x)), size)"]),
+        ("order = []\nfor step in range(9):\n    if len(order) < size:\n"
+         "        order = list(np.random.permutation(100))\n"
+         "    chosen, order = order[:size], order[size:]\n    xb, yb = x[chosen], y[chosen]",
+         ["order[:size]"]),
+        ("for i in range(5):\n    if i == 4:\n        xb, yb = x[i * size:], y[i * size:]\n    else:\n"
+         "        xb, yb = x[i * size:(i + 1) * size], y[i * size:(i + 1) * size]\n    xb = xb * 1",
+         ["x[i * size:]", "y[i * size:]", "x[i * size:(i + 1) * size]", "y[i * size:(i + 1) * size]"]),
         ("for chosen in BatchSampler(RandomSampler(x), size, False):\n    xb, yb = x[chosen], y[chosen]",
          ["BatchSampler(RandomSampler(x), size, False)"]),
         # draws of samples
@@ -109,6 +119,12 @@ def stepped(text: str) -> str:
          "    state = torch.randn(4)\n    memory.kept.append((state, state.sum().view(1)))\n"
          "    xb, yb = memory.sample(32)",
          ["random.sample(self.kept, count)"]),
+        ("for step in range(9):\n    chosen = [random.randrange(len(x)) for _ in range(size)]\n"
+         "    xb, yb = x[chosen], y[chosen]",
+         ["random.randrange(len(x))"]),
+        ("for step in range(9):\n    xs, ys = [], []\n    for _ in range(size):\n        j = random.randint(0, 99)\n"
+         "        xs.append(x[j])\n        ys.append(y[j])\n    xb, yb = torch.stack(xs), torch.stack(ys)",
+         ["random.randint(0, 99)"]),
         # as functions and generators make them
         ("def get_batch(source):\n    starts = torch.randint(len(source) - 4, (size,))\n"
          "    return torch.stack([source[s:s + 4] for s in starts]), torch.stack([source[s:s + 1] for s in starts])\n"
@@ -128,6 +144,9 @@ def stepped(text: str) -> str:
         # noise, where nothing else is a batch
         ("for step in range(9):\n    xb = torch.rand(128, 4)\n    yb = xb.sum(1, keepdim=True)",
          ["torch.rand(128, 4)"]),
+        ("noise = torch.distributions.Normal(0.0, 1.0)\nfor step in range(9):\n    xb = noise.sample((size, 4))\n"
+         "    yb = xb.sum(1, keepdim=True)",
+         ["noise.sample((size, 4))"]),
         ("def curves(count):\n    return torch.randn(count, 4)\nfor step in range(9):\n    xb = curves(32)\n"
          "    yb = torch.ones(32, 1)",
          ["torch.randn(count, 4)"]),
@@ -160,6 +179,14 @@ def test_a_step_makes_its_batch_by_hand(text: str, made: list[str]) -> None:
 def test_a_step_takes_all_of_the_data(text: str, wholes: set[str]) -> None:
     program, plan = found(stepped(text))
     assert {*codes(plan.wholes)} == wholes and not plan.batches
+    assert losses(program, plan) == [MEAN]
+
+
+def test_moments_of_all_sequences_are_taken_one_after_the_other() -> None:
+    text = "cell, series = nn.GRUCell(4, 4), torch.randn(100, 9, 4)\nfor step in range(9):\n"
+    text += "    h = torch.zeros(len(series), 4)\n    for t in range(9):\n        h = cell(series[:, t], h)\n"
+    program, plan = found(stepped(text + "    xb, yb = h, y"))
+    assert {*codes(plan.wholes)} == {"torch.randn(100, 9, 4)", "torch.randn(100, 1)"}
     assert losses(program, plan) == [MEAN]
 
 
@@ -286,6 +313,16 @@ def test_what_a_batch_gives_is_no_other_batch() -> None:
     text += "    level = torch.randint(0, 9, (xb.shape[0],))\n    xb = xb + torch.linspace(0, 1, 9)[level][:, None]"
     program, plan = found(stepped(text))
     assert codes(plan.batches) == ["x[i:i + size]", "y[i:i + size]"] and losses(program, plan) == [MEAN]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["torch.stack([xb[k] + xb[random.randrange(10)] for k in range(size)])", "xb + xb[torch.randint(0, 10, (size,))]"],
+)
+def test_numbers_that_pick_of_the_batch_itself_are_no_other_batch(line: str) -> None:
+    text = "for i in range(0, len(x), size):\n    xb, yb = x[i:i + size], y[i:i + size]\n"
+    _, plan = found(stepped(text + f"    xb = {line}"))
+    assert codes(plan.batches) == ["x[i:i + size]", "y[i:i + size]"]
 
 
 def test_a_loop_goes_over_as_many_samples_as_a_batch_has() -> None:

@@ -35,6 +35,13 @@ def test_a_call_that_is_not_run_again_is_in_the_loops_around_both() -> None:
     assert len(drawn.region.loops) == 2 and drawn.region.parent is not None and drawn.region.parent.kind == "module"
 
 
+def test_a_word_of_a_loop_decides_over_branches_also_outside_of_functions() -> None:
+    text = "for phase in ['train', 'valid']:\n    if phase == 'train':\n        torch.sin(x)\n"
+    text += "    else:\n        torch.cos(x)\n"
+    program = traced(HEAD + text)
+    assert len(named(program, "torch.sin")) == len(named(program, "torch.cos")) == 1
+
+
 def test_what_functions_are_run_in() -> None:
     program = traced(HEAD + "def draw():\n    return torch.randn(3)\ndraw()\n")
     assert [getattr(each.region.function, "name", "") for each in named(program, "torch.randn")] == ["draw"]
