@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -76,6 +78,21 @@ def launched(folder: Path, script: str, nproc: int | None = None, **environment:
             break
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+MEMORY = Path("/dev/shm")
+ROOM = 2 << 30
+"""Bytes that must be free there."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Copies in which programs run lie in memory, unless TMPDIR says where: they are many files, each of which takes up
+    to a millisecond on a disk. The tests' own folders stay where they are, for programs to reach outside of copies."""
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK) or shutil.disk_usage(MEMORY).free < ROOM:
+        return
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="tests-", dir=MEMORY)
+    config.add_cleanup(lambda: shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
