@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -86,13 +87,21 @@ ROOM = 2 << 30
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Copies in which programs run lie in memory, unless TMPDIR says where: they are many files, each of which takes up
+    """The garbage of conversions is looked for as seldom as in the command, see ``cli.main``.
+
+    Copies in which programs run lie in memory, unless TMPDIR says where: they are many files, each of which takes up
     to a millisecond on a disk. The tests' own folders stay where they are, for programs to reach outside of copies."""
+    gc.set_threshold(200_000, 30, 30)
     if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK) or shutil.disk_usage(MEMORY).free < ROOM:
         return
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="tests-", dir=MEMORY)
     config.add_cleanup(lambda: shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True))
+
+
+def pytest_collection_finish() -> None:
+    """What has been imported stays."""
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
