@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import click.testing
@@ -159,6 +160,13 @@ def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote | None]:
         return
     with Zygote([], {}, tmp_path_factory.mktemp("zygote") / "zygote.log") as process:
         yield process
+
+
+@pytest.fixture
+def warm(zygote: Zygote | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command that verifies forks from that process, too, instead of one of its own."""
+    if zygote is not None:
+        monkeypatch.setattr("autodist.verify.proof.Zygote", lambda *_: nullcontext(zygote))
 
 
 @pytest.fixture

@@ -40,6 +40,7 @@ def test_notebooks_are_read_as_notebooks(tmp_path: Path, zygote: Zygote | None, 
 
 
 @pytest.mark.parametrize(("entry", "imports"), [*(("train", each) for each in MODULES), ("__main__", "relative")])
+@pytest.mark.usefixtures("warm")
 def test_modules_by_name(
     autodist: Autodist, tmp_path: Path, capfd: pytest.CaptureFixture[str], imports: str, entry: str
 ) -> None:
