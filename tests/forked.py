@@ -2,6 +2,9 @@
 
 A script finds what one finds that Python has just started for, and ends at the top of a program, so that Python does at
 its end what it always does. The process takes a JSON line for each launch, and answers with one when it is over.
+
+As users start them, in new interpreters, scripts run where tests say `launched(..., fresh=True)`: test_while_importing,
+test_devices, test_without_group, test_orders_follow_seeds; and test_proof and test_evaluate run the command as it is.
 """
 
 from __future__ import annotations
@@ -44,7 +47,9 @@ class Forks:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(launch) + "\n")
         self._process.stdin.flush()
-        codes: list[int] = json.loads(self._process.stdout.readline())
+        answer = self._process.stdout.readline()
+        assert answer, "the process that scripts are forked from has ended"
+        codes: list[int] = json.loads(answer)
         texts = [path.read_text(encoding="utf-8", errors="replace") for path in (out, errors)]
         out.unlink()
         errors.unlink()

@@ -55,6 +55,7 @@ def test_modules_by_name(
     assert autodist("verify", "-m", name, "out", "--device", "cpu").exit_code == 0, capfd.readouterr().out
 
 
+@pytest.mark.usefixtures("warm")
 def test_both_by_name_and_converted_first(autodist: Autodist, tmp_path: Path) -> None:
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "__init__.py").write_text("")
