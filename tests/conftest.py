@@ -88,7 +88,7 @@ def launched(folder: Path, script: str, nproc: int | None = None, fresh: bool = 
         codes, out, errors = run(folder, script, nproc, env)
         if ABORTED_AT_EXIT not in errors:
             break
-    assert not any(codes), out + errors
+    assert not any(codes), f"exit codes {codes}\n{out}{errors}"
     return out
 
 
