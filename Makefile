@@ -14,18 +14,25 @@ TORCH ?= torch==2.13.0
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/installed
 
-.PHONY: test demo docs goldens fixtures rule bench bench-convert faults alarms endings overhead combinations robustness clean
+.PHONY: test black ruff mypy demo docs goldens fixtures rule bench bench-convert faults alarms endings overhead combinations robustness clean
 .DEFAULT_GOAL := test
 
 test: $(INSTALLED)
-	@echo "== black"
-	@$(BIN)/black --check --quiet . || { $(BIN)/black --check .; exit 1; }
-	@echo "== ruff"
-	@$(BIN)/ruff check --quiet .
-	@echo "== mypy"
-	@$(BIN)/mypy
+	@$(MAKE) --no-print-directory --jobs 2 mypy black ruff
 	@echo "== pytest"
 	@$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal --session-timeout=3300
+
+black: $(INSTALLED)
+	@echo "== black"
+	@$(BIN)/black --check --quiet . || { $(BIN)/black --check .; exit 1; }
+
+ruff: $(INSTALLED)
+	@echo "== ruff"
+	@$(BIN)/ruff check --quiet .
+
+mypy: $(INSTALLED)
+	@echo "== mypy"
+	@$(BIN)/mypy
 
 $(INSTALLED): pyproject.toml requirements-dev.txt
 	@echo "== making $(VENV) (torch first: a few minutes)"

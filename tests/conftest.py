@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import click.testing
 import pytest
+from forked import Forks
 
 from autodist.cli import cli
 from autodist.config import Config, Strategy
 from autodist.convert import convert
 from autodist.project import Project
 from autodist.verify import verify
-from autodist.verify.launch import Zygote
+from autodist.verify.launch import Zygote, rank_environment
 
 ROOT = Path(__file__).parent.parent
+SECONDS = 200.0
+"""How long a script may run."""
 Autodist = Callable[..., click.testing.Result]
 
 SCRIPT = """\
@@ -65,17 +73,66 @@ def differences(folder: Path, zygote: Zygote | None, before: str) -> object:
     return None if verdict.worlds[0].equal else (verdict.worlds[0].reason, verdict.worlds[0].findings)
 
 
-def launched(folder: Path, script: str, nproc: int | None = None, **environment: str) -> str:
+@functools.cache
+def forks() -> Forks:
+    """A process to fork scripts from, where the system can fork."""
+    return Forks()
+
+
+def launched(folder: Path, script: str, nproc: int | None = None, fresh: bool = False, **environment: str) -> str:
     """What a script in ``folder`` prints, on some ranks or in one process. Where torch aborted after its end, it runs
-    again."""
-    launch = [] if nproc is None else ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(nproc)]
-    command, env = [sys.executable, *launch, script], {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    again. ``fresh`` starts Python and torchrun for it, as users do, for seconds instead of a moment."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    run = started if fresh or sys.platform != "linux" else forked
     for _ in range(5):
-        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=200, check=False)
-        if ABORTED_AT_EXIT not in done.stderr:
+        codes, out, errors = run(folder, script, nproc, env)
+        if ABORTED_AT_EXIT not in errors:
             break
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert not any(codes), f"exit codes {codes}\n{out}{errors}"
+    return out
+
+
+def started(folder: Path, script: str, nproc: int | None, env: dict[str, str]) -> tuple[list[int], str, str]:
+    """Exit code and output of a script in an interpreter of its own, or of torchrun."""
+    launch = [] if nproc is None else ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(nproc)]
+    command = [sys.executable, *launch, script]
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
+    return [done.returncode], done.stdout, done.stderr
+
+
+def forked(folder: Path, script: str, nproc: int | None, env: dict[str, str]) -> tuple[list[int], str, str]:
+    """The same of forks, with what torchrun tells them: the ranks meet at a store that it keeps for them."""
+    if nproc is None:
+        return forks().run(folder, script, [env], SECONDS)
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    told = {"TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    ranks = [{**env, **told, **rank_environment(rank, nproc, store.port)} for rank in range(nproc)]
+    return forks().run(folder, script, ranks, SECONDS)
+
+
+MEMORY = Path("/dev/shm")
+ROOM = 2 << 30
+"""Bytes that must be free there."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The garbage of conversions is looked for as seldom as in the command, see ``cli.main``.
+
+    Copies in which programs run lie in memory, unless TMPDIR says where: they are many files, each of which takes up
+    to a millisecond on a disk. The tests' own folders stay where they are, for programs to reach outside of copies."""
+    gc.set_threshold(200_000, 30, 30)
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK) or shutil.disk_usage(MEMORY).free < ROOM:
+        return
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="tests-", dir=MEMORY)
+    config.add_cleanup(lambda: shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True))
+
+
+def pytest_collection_finish() -> None:
+    """What has been imported stays."""
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -83,6 +140,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update", action="store_true", help="rewrite fixtures/*/ddp and fsdp from what the converter writes now"
     )
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of a run of tests have, for what is worked out once."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -94,6 +160,13 @@ def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote | None]:
         return
     with Zygote([], {}, tmp_path_factory.mktemp("zygote") / "zygote.log") as process:
         yield process
+
+
+@pytest.fixture
+def warm(zygote: Zygote | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command that verifies forks from that process, too, instead of one of its own."""
+    if zygote is not None:
+        monkeypatch.setattr("autodist.verify.proof.Zygote", lambda *_: nullcontext(zygote))
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ def test_workers_that_import_the_script_again_are_no_ranks(tmp_path: Path, conte
     for each in result.files:
         (tmp_path / each.source.path.name).write_text(each.after)
     assert "_inheriting" in (tmp_path / "data.py").read_text()
-    assert float(launched(tmp_path, "train.py", nproc=2).split()[-1]) > 0
+    assert float(launched(tmp_path, "train.py", nproc=2, fresh=True).split()[-1]) > 0
 
 
 @pytest.mark.parametrize(

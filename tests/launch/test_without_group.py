@@ -153,7 +153,7 @@ def test_the_file_is_written_at_the_end(tmp_path: Path, name: str) -> None:
     (tmp_path / "after.py").write_text(converted(tmp_path, GUARDS[name][0].replace("import wandb\n", ""))[0])
     for nproc in (None, 2) if "init_process_group('gloo')\ntry" not in GUARDS[name][0] else (2,):
         (tmp_path / "model.pt").unlink(missing_ok=True)
-        launched(tmp_path, "after.py", nproc)
+        launched(tmp_path, "after.py", nproc, fresh=name == "left in finally")
         assert (tmp_path / "model.pt").exists()
 
 

@@ -407,6 +407,7 @@ def test_ranks_of_all_samples_in_a_metric(tmp_path: Path) -> None:
         ),
     ],
 )
+@pytest.mark.usefixtures("warm")
 def test_the_same_steps(tmp_path: Path, autodist: Autodist, step: str, parts: dict[str, str]) -> None:
     (tmp_path / "train.py").write_text(script(step, **parts))
     result = autodist("verify", str(tmp_path / "train.py"), "--strategy", "ddp")

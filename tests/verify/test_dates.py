@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+from conftest import launched
 
 from autodist.verify import verify
 from autodist.verify.launch import Zygote
 from verify.conftest import edit
 
 
-def told(code: str) -> str:
+def told(folder: Path, code: str) -> str:
     """What code prints, in a process of its own, whose clock stands still."""
     begin = (
         "import datetime, sys, time\n"
@@ -22,8 +21,9 @@ def told(code: str) -> str:
         "tell_by(lambda: 1_700_000_000.25, lambda depth: sys._getframe(depth).f_code.co_filename == '<string>')\n"
         "time.time = Function(time.time, lambda: 5.0)\n"
     )
-    command = [sys.executable, "-c", begin + textwrap.dedent(code)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    text = begin + textwrap.dedent(code)
+    (folder / "told.py").write_text(f"exec(compile({text!r}, '<string>', 'exec'))\n")
+    return launched(folder, "told.py")
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,10 @@ def told(code: str) -> str:
         ("import pickle; print(pickle.loads(pickle.dumps(time.time)) is time.time, time.time.__name__)", "True time"),
     ],
 )
-def test_moments_are_what_the_clock_tells_and_classes_stay_what_they_are(code: str, printed: str) -> None:
-    assert told(code).strip() == printed
+def test_moments_are_what_the_clock_tells_and_classes_stay_what_they_are(
+    tmp_path: Path, code: str, printed: str
+) -> None:
+    assert told(tmp_path, code).strip() == printed
 
 
 USED = {

@@ -40,6 +40,7 @@ def test_notebooks_are_read_as_notebooks(tmp_path: Path, zygote: Zygote | None, 
 
 
 @pytest.mark.parametrize(("entry", "imports"), [*(("train", each) for each in MODULES), ("__main__", "relative")])
+@pytest.mark.usefixtures("warm")
 def test_modules_by_name(
     autodist: Autodist, tmp_path: Path, capfd: pytest.CaptureFixture[str], imports: str, entry: str
 ) -> None:
@@ -54,6 +55,7 @@ def test_modules_by_name(
     assert autodist("verify", "-m", name, "out", "--device", "cpu").exit_code == 0, capfd.readouterr().out
 
 
+@pytest.mark.usefixtures("warm")
 def test_both_by_name_and_converted_first(autodist: Autodist, tmp_path: Path) -> None:
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "__init__.py").write_text("")
