@@ -501,6 +501,8 @@ class TrainingScript:
     distributed: bool = False
     sometimes_joined: Site | None = None
     """The statement by which the script itself may join a process group; it runs without one otherwise."""
+    ends_at_once: tuple[Site, ...] = ()
+    """Statements by which it joins a group that may speak gloo, whose threads it leaves no time at its end."""
     launcher: Launcher | None = None
     borrowed: tuple[Borrowed, ...] = ()
     borrowed_names: Mapping[Source, frozenset[str]] = field(default_factory=dict)

@@ -52,11 +52,6 @@ def converted_file(path: Path, strategy: Strategy = Strategy.DDP) -> tuple[str, 
     return result.entry.after, "\n".join(f"{each.code} {each.message}" for each in result.diagnostics)
 
 
-ABORTED_AT_EXIT = "terminate called without an active exception"
-"""What gloo's threads say where they let go of a collective while Python ends: one of a dozen runs of scripts that
-leave the group by `dist.destroy_process_group()` themselves, without the emitted wait: benchmarks/endings.py."""
-
-
 def differences(folder: Path, zygote: Zygote | None, before: str) -> object:
     """What a script's conversion does otherwise on two ranks than the script in one process, if anything."""
     (folder / "before.py").write_text(before)
@@ -66,14 +61,10 @@ def differences(folder: Path, zygote: Zygote | None, before: str) -> object:
 
 
 def launched(folder: Path, script: str, nproc: int | None = None, **environment: str) -> str:
-    """What a script in ``folder`` prints, on some ranks or in one process. Where torch aborted after its end, it runs
-    again."""
+    """What a script in ``folder`` prints, on some ranks or in one process."""
     launch = [] if nproc is None else ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(nproc)]
     command, env = [sys.executable, *launch, script], {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    for _ in range(5):
-        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=200, check=False)
-        if ABORTED_AT_EXIT not in done.stderr:
-            break
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
