@@ -83,7 +83,7 @@ def _world_sizes(project: Project, joins: tuple[Site, ...]) -> Iterator[Site]:
         assert isinstance(site.node, ast.Call)
         given = next((k.value for k in site.node.keywords if k.arg == "world_size"), None)
         for root in _roots(given, site.source, project, DEEPEST) if given is not None else ():
-            if root.node not in seen and root.node is not given:
+            if root.node not in seen and (root.node is not given or _is_name(given)):
                 seen.add(root.node)
                 yield root
 

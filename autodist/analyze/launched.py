@@ -12,6 +12,7 @@ from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import Source, argument, shortened
 from autodist.spread import Spread
+from autodist.values import NOTHING, External
 
 LAUNCHED = re.compile(r"WORLD_SIZE|LOCAL_RANK|--local[_-]rank|[\"']RANK[\"']|torchelastic|\bspawn\b")
 """What a script speaks of that asks how it has been started, or starts the processes itself."""
@@ -34,9 +35,16 @@ def ends_at_once(run: Interpreter) -> Iterator[Site]:
     if any(WAITING.search(source.text) for source in run.project.sources):
         return
     for event in run.of("init_process_group"):
-        backend = argument(event.node, "backend", 0) if isinstance(event.node, ast.Call) else None
+        if not isinstance(event.node, ast.Call) or not _is_of_torch(event.node, run):
+            continue  # `hvd.init()`
+        backend = argument(event.node, "backend", 0)
         if not (isinstance(backend, ast.Constant) and backend.value in ("nccl", "mpi")):
             yield Site(event.source, event.source.statement(event.node))
+
+
+def _is_of_torch(call: ast.Call, run: Interpreter) -> bool:
+    things = run.values.get(call.func, NOTHING).things
+    return any(isinstance(each, External) and each.name.startswith("torch.") for each in things)
 
 
 def _switches(test: ast.expr, source: Source, home: Source) -> Iterator[tuple[Source, ast.expr]]:
