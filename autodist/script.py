@@ -583,6 +583,8 @@ class TrainingScript:
     places_of_writers: tuple[Site, ...] = ()
     """What all ranks ask of writers that rank 0 alone has."""
     downloads: tuple[tuple[Site, Site], ...] = ()
+    fetched_again: frozenset[ast.AST] = frozenset()
+    """Calls that fetch files, or unpack them, whether these are there or not."""
     prepared_alone: tuple[Site, ...] = ()
     fetched_anew: tuple[Site, ...] = ()
     """What puts files on disk, whether they are there or not, that all ranks read later."""

@@ -280,6 +280,7 @@ def assembled(
             else ()
         ),
         downloads=tuple(downloads(prepared, run)),
+        fetched_again=regions.fetched_again(run),
         waits=waits,
         first_writes=tuple(
             dict.fromkeys(
