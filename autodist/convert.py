@@ -57,6 +57,8 @@ def diagnose(project: Project, config: Config) -> tuple[Diagnostic, ...]:
         raise InternalError(project.entry, "the analysis", error) from error
     context = Context(config)
     found = [diagnostic for rule in rules for diagnostic in _ask(rule, script, context, project)]
+    changes = any(diagnostic.fix is not None and not diagnostic.beside for diagnostic in found)
+    found = [diagnostic for diagnostic in found if changes or not diagnostic.beside]
     order = {source: index for index, source in enumerate(project.sources)}
     kept = suppress.kept(dict.fromkeys(found), project.sources)  # of models that a setting chooses from, each once
     return tuple(sorted(kept, key=lambda each: (order[each.source], each.line, each.column, each.code)))
@@ -77,7 +79,9 @@ def _diagnostic(rule: Rule, finding: Finding) -> Diagnostic:
     unsafe = finding.fix is not None and finding.fix.applicability is not Applicability.SAFE
     severity = Severity.WARNING if unsafe and finding.severity is Severity.NOTE else finding.severity
     line, column = getattr(finding.node, "lineno", 1), getattr(finding.node, "col_offset", 0) + 1
-    return Diagnostic(rule.code, rule.name, finding.source, line, column, finding.message, finding.fix, severity)
+    return Diagnostic(
+        rule.code, rule.name, finding.source, line, column, finding.message, finding.fix, severity, finding.beside
+    )
 
 
 def _converted(source: Source, diagnostics: Sequence[Diagnostic]) -> Converted:

@@ -29,6 +29,10 @@ def is_preface(statement: ast.stmt) -> bool:
     return prelude.is_preface(statement)
 
 
+REEXPORTED = {"torch.utils.data.distributed": "torch.utils.data"}
+"""Modules whose members another one hands on: `from torch.utils.data import DistributedSampler`."""
+
+
 class Importer:
     """Gives names in one file. A name means one thing in all of the file, or it is not given.
 
@@ -51,8 +55,9 @@ class Importer:
     def name(self, module: str, name: str, alias: str | None = None) -> Name:
         """The name of a module's member: one that the file imports already, else ``alias`` or its own."""
         meaning = f"{module}.{name}"
+        known = {meaning, f"{REEXPORTED.get(module, module)}.{name}"}
         for local, imported, _ in self._imported:
-            if imported == meaning and self._is_free(local, meaning):
+            if imported in known and self._is_free(local, imported):
                 return local, ()
         present = self._present_module(module)
         if present is not None:

@@ -77,13 +77,13 @@ def _composed(project: Project, workers: list[Function]) -> Iterator[Site]:
 
 
 def _world_sizes(project: Project, joins: tuple[Site, ...]) -> Iterator[Site]:
-    """The expressions that compute what `init_process_group(world_size=...)` is given."""
+    """The expressions elsewhere that compute what `init_process_group(world_size=...)` is given."""
     seen: set[ast.AST] = set()
     for site in joins:
         assert isinstance(site.node, ast.Call)
         given = next((k.value for k in site.node.keywords if k.arg == "world_size"), None)
         for root in _roots(given, site.source, project, DEEPEST) if given is not None else ():
-            if root.node not in seen:
+            if root.node not in seen and (root.node is not given or _is_name(given)):
                 seen.add(root.node)
                 yield root
 

@@ -504,6 +504,11 @@ FETCHING = frozenset(
     ]
 )
 """What downloads, or unpacks, whether the file is there or not."""
+UNPACKING_AGAIN = frozenset(
+    f"torchvision.datasets.{name}"
+    for name in ("VOCSegmentation", "VOCDetection", "SBDataset", "Places365", "Middlebury2014Stereo")
+)
+"""Data sets that with `download=True` unpack their archive each time that they are made."""
 
 
 def _extracts(node: ast.AST) -> bool:
@@ -516,6 +521,21 @@ def _is_fetched_whatever_is_there(event: Event, run: Interpreter) -> bool:
     function = event.node.func if isinstance(event.node, ast.Call) else None
     names = {t.name for t in run.values.get(function, NOTHING).things if isinstance(t, External)} if function else set()
     return bool(names) and names <= FETCHING or any(event.detail.objects("file")) or _extracts(event.node)
+
+
+def fetched_again(run: Interpreter) -> frozenset[ast.AST]:
+    """The calls that fetch files, or unpack them, though another rank has put them in place: what reads these waits
+    until no rank writes them any more."""
+    again = set()
+    for event in run.of("download"):
+        tests = [n.test for n in event.source.ancestors(event.node) if isinstance(n, (ast.If, ast.IfExp))]
+        called = event.node.func if isinstance(event.node, ast.Call) else None
+        things = run.values.get(called, NOTHING).things if called is not None else ()
+        names = {each.name for each in things if isinstance(each, External)}
+        if not any(map(tests_files, tests)):
+            if names & UNPACKING_AGAIN or _is_fetched_whatever_is_there(event, run):
+                again.add(event.node)
+    return frozenset(again)
 
 
 def _fetches_anew(event: Event, statement: ast.stmt, run: Interpreter) -> bool:

@@ -47,13 +47,15 @@ class Fix:
 
 @dataclass(frozen=True)
 class Finding:
-    """One reason to change the script, or to tell a person to. ``node`` says where in ``source``."""
+    """One reason to change the script, or to tell a person to. ``node`` says where in ``source``. What is only
+    ``beside`` others is left out where nothing else changes the script."""
 
     source: Source
     node: ast.AST
     message: str
     fix: Fix | None = None
     severity: Severity = Severity.NOTE
+    beside: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class Diagnostic:
     message: str
     fix: Fix | None
     severity: Severity
+    beside: bool = False
 
 
 @dataclass(frozen=True)

@@ -501,6 +501,8 @@ class TrainingScript:
     distributed: bool = False
     sometimes_joined: Site | None = None
     """The statement by which the script itself may join a process group; it runs without one otherwise."""
+    ends_at_once: tuple[Site, ...] = ()
+    """Statements by which it joins a group that may speak gloo, whose threads it leaves no time at its end."""
     launcher: Launcher | None = None
     borrowed: tuple[Borrowed, ...] = ()
     borrowed_names: Mapping[Source, frozenset[str]] = field(default_factory=dict)
@@ -581,6 +583,8 @@ class TrainingScript:
     places_of_writers: tuple[Site, ...] = ()
     """What all ranks ask of writers that rank 0 alone has."""
     downloads: tuple[tuple[Site, Site], ...] = ()
+    fetched_again: frozenset[ast.AST] = frozenset()
+    """Calls that fetch files, or unpack them, whether these are there or not."""
     prepared_alone: tuple[Site, ...] = ()
     fetched_anew: tuple[Site, ...] = ()
     """What puts files on disk, whether they are there or not, that all ranks read later."""

@@ -441,10 +441,12 @@ class Piece:
 
 @dataclass(frozen=True)
 class Trimmed:
-    """Samples cut to a length that a rank's own tell, `out[:, :longest]`: those of another rank are cut elsewhere."""
+    """Samples cut or filled up to a length that a rank's own tell, `out[:, :longest]`: those of another rank are cut
+    elsewhere; ``padded`` where no name has the length, `pad_sequence(rows)`."""
 
-    node: ast.expr
+    node: ast.AST
     source: Source
+    padded: bool = False
 
 
 @dataclass(frozen=True)

@@ -169,6 +169,10 @@ def download_on_rank_zero_first(script: TrainingScript, context: Context) -> Ite
         block = first.source.block(first.node)
         stretch = block[block.index(first.node) : block.index(last.node) + 1]
         edits = planned(first.source, *(Enclose(each, "with rank_zero_first():\n    ...\n") for each in stretch))
+        if any(node in script.fetched_again for each in stretch for node in ast.walk(each)):
+            d, _ = dist(context, first.source)
+            wait = f"{d}.barrier()  # wait until the last rank has written the files anew\n"
+            edits = (*edits, *planned(first.source, InsertAfter(last.node, wait)))
         yield Finding(first.source, first.node, "every rank would download this", Fix((*helper, *edits)))
     for site in script.prepared_alone:
         d, imports = dist(context, site.source)

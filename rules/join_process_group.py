@@ -252,6 +252,8 @@ def join_process_group(script: TrainingScript, context: Context) -> Iterator[Fin
             edits = (*edits, *planned(use.source, ReplaceStatement(statement, "setup_distributed()\n")))
             edits = (*edits, *defined(script, use.source, code))
             yield Finding(use.source, use.node, "the ranks find each other with torch.distributed", Fix(edits))
+    for site in script.ends_at_once:
+        yield _awaited(site, context)
     if script.sometimes_joined is not None and context.config.strategy is not Strategy.DDP:
         yield _always_joined(script.sometimes_joined, context)
     for concern in script.concerns:
@@ -269,6 +271,17 @@ def join_process_group(script: TrainingScript, context: Context) -> Iterator[Fin
         *planned(setup.source, InsertBefore(setup.before, "setup_distributed()\n", order=-3)),
     )
     yield Finding(setup.source, setup.before, "the ranks have to find each other and their devices", Fix(edits))
+
+
+def _awaited(site: Site, context: Context) -> Finding:
+    """A moment for gloo's threads at the end of a script that joins and leaves the group itself."""
+    assert isinstance(site.node, ast.stmt)
+    atexit, atexit_import = imported(context, site.source, "atexit")
+    time, time_import = imported(context, site.source, "time")
+    code = f"{atexit}.register({time}.sleep, 0.1)  # gloo's threads still hold the last tensors\n"
+    fix = Fix((*atexit_import, *time_import, *planned(site.source, InsertAfter(site.node, code))))
+    message = "a run on CPUs may abort after its end, where gloo's threads let go of the last tensors too late"
+    return Finding(site.source, site.node, message, fix, beside=True)
 
 
 def _always_joined(site: Site, context: Context) -> Finding:

@@ -207,8 +207,9 @@ def _calls_set_epoch(source: Source) -> bool:
 
 
 def _may_shuffle_otherwise(loader: Loader, script: TrainingScript) -> bool:
-    """`sampler = DistributedSampler(data) if distributed else RandomSampler(data)`"""
-    if not loader.sharded and given_sampler(script, loader.node) is not None:
+    """`DistributedSampler(data) if distributed else RandomSampler(data)`, or else None"""
+    given = given_sampler(script, loader.node)
+    if given is not None and (not loader.sharded or may_be_none(given, loader.node, loader.source)):
         return True
     sampler = loader.object.argument("sampler", 3) if loader.sharded else None
     return sampler is not None and any(

@@ -60,11 +60,6 @@ def converted_file(path: Path, strategy: Strategy = Strategy.DDP) -> tuple[str, 
     return result.entry.after, "\n".join(f"{each.code} {each.message}" for each in result.diagnostics)
 
 
-ABORTED_AT_EXIT = "terminate called without an active exception"
-"""What gloo's threads say where they let go of a collective while Python ends: one of a dozen runs of scripts that
-leave the group by `dist.destroy_process_group()` themselves, without the emitted wait: benchmarks/endings.py."""
-
-
 def differences(folder: Path, zygote: Zygote | None, before: str) -> object:
     """What a script's conversion does otherwise on two ranks than the script in one process, if anything."""
     (folder / "before.py").write_text(before)
@@ -80,14 +75,11 @@ def forks() -> Forks:
 
 
 def launched(folder: Path, script: str, nproc: int | None = None, fresh: bool = False, **environment: str) -> str:
-    """What a script in ``folder`` prints, on some ranks or in one process. Where torch aborted after its end, it runs
-    again. ``fresh`` starts Python and torchrun for it, as users do, for seconds instead of a moment."""
+    """What a script in ``folder`` prints, on some ranks or in one process. ``fresh`` starts Python and torchrun for it, as
+    users do, for seconds instead of a moment."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
     run = started if fresh or sys.platform != "linux" else forked
-    for _ in range(5):
-        codes, out, errors = run(folder, script, nproc, env)
-        if ABORTED_AT_EXIT not in errors:
-            break
+    codes, out, errors = run(folder, script, nproc, env)
     assert not any(codes), f"exit codes {codes}\n{out}{errors}"
     return out
 

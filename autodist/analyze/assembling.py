@@ -43,7 +43,7 @@ from autodist.analyze.devices import asked_devices, hidden_devices, loads_of, na
 from autodist.analyze.going_apart import gone_apart
 from autodist.analyze.group import gathered_without_group, sometimes_joined, without_group
 from autodist.analyze.handmade import draw_sites, drawn_alike, generators_alike, left_seeded, masks_alike, picked_apart
-from autodist.analyze.launched import is_distributed, never_joined
+from autodist.analyze.launched import ends_at_once, is_distributed, never_joined
 from autodist.analyze.loaders import evaluation_loaders, evaluation_samplers, sampler_concerns, sharded_loaders
 from autodist.analyze.losses import amplified, amplified_in_part, gradients_alone, loss_concerns, normalised_twice, sums
 from autodist.analyze.modules import (
@@ -235,6 +235,7 @@ def assembled(
         run.values,
         distributed=is_distributed(run),
         sometimes_joined=sometimes_joined(run),
+        ends_at_once=tuple(dict.fromkeys(ends_at_once(run))),
         launcher=without(launcher(run), run.plan.dropped),
         prints=any(not event.on_one_rank for kind in ("print", "log", "progress") for event in kinds.get(kind, [])),
         models=tuple(replace(model, takes_gpu=takes_gpu(model.object, run)) for model in models),
@@ -279,6 +280,7 @@ def assembled(
             else ()
         ),
         downloads=tuple(downloads(prepared, run)),
+        fetched_again=regions.fetched_again(run),
         waits=waits,
         first_writes=tuple(
             dict.fromkeys(

@@ -9,12 +9,15 @@ from collections.abc import Iterator
 from autodist.analyze.group import sometimes_joined
 from autodist.interpreter import Interpreter
 from autodist.rule import Severity
-from autodist.script import Concern
-from autodist.source import Source, shortened
+from autodist.script import Concern, Site
+from autodist.source import Source, argument, shortened
 from autodist.spread import Spread
+from autodist.values import NOTHING, External
 
 LAUNCHED = re.compile(r"WORLD_SIZE|LOCAL_RANK|--local[_-]rank|[\"']RANK[\"']|torchelastic|\bspawn\b")
 """What a script speaks of that asks how it has been started, or starts the processes itself."""
+
+WAITING = re.compile(r"\bregister\(\s*(time\.)?sleep\b")
 
 
 def seeds_by_rank(run: Interpreter) -> bool:
@@ -25,6 +28,23 @@ def seeds_by_rank(run: Interpreter) -> bool:
 def is_distributed(run: Interpreter) -> bool:
     """Whether the script joins a process group as it stands."""
     return bool(run.of("init_process_group"))
+
+
+def ends_at_once(run: Interpreter) -> Iterator[Site]:
+    """Where a script joins a group that may speak gloo, whose threads it leaves no time at its end."""
+    if any(WAITING.search(source.text) for source in run.project.sources):
+        return
+    for event in run.of("init_process_group"):
+        if not isinstance(event.node, ast.Call) or not _is_of_torch(event.node, run):
+            continue  # `hvd.init()`
+        backend = argument(event.node, "backend", 0)
+        if not (isinstance(backend, ast.Constant) and backend.value in ("nccl", "mpi")):
+            yield Site(event.source, event.source.statement(event.node))
+
+
+def _is_of_torch(call: ast.Call, run: Interpreter) -> bool:
+    things = run.values.get(call.func, NOTHING).things
+    return any(isinstance(each, External) and each.name.startswith("torch.") for each in things)
 
 
 def _switches(test: ast.expr, source: Source, home: Source) -> Iterator[tuple[Source, ast.expr]]:

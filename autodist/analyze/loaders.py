@@ -74,7 +74,23 @@ def sharded_loaders(
                     Severity.WARNING,
                 )
             )
-    return loaders, concerns
+    return [each for each in loaders if each.sharded or not _replaces_sharded(each, loaders)], concerns
+
+
+def _replaces_sharded(loader: Loader, loaders: list[Loader]) -> bool:
+    """Whether one is made where the script goes without a process group, in the other branch of a condition under which
+    it makes one that is shared out: `if ddp: ... else: loader = DataLoader(data, shuffle=True)`."""
+    inner: ast.AST = loader.node
+    for around in loader.source.ancestors(loader.node):
+        if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            return False
+        if isinstance(around, ast.If):
+            other = around.body if inner in around.orelse else around.orelse
+            made = {each.node for each in loaders if each.sharded}
+            if any(node in made for statement in other for node in walk(statement)):
+                return True
+        inner = around
+    return False
 
 
 def _serves_several(loader: Object, passes: Iterable[Event], run: Interpreter) -> bool:

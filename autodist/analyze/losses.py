@@ -286,6 +286,14 @@ def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
             message = f"the loss is of some samples of each rank, [{made}], not of the batch: gradients differ"
         yield Concern("AD602", event.source, event.node, f"{message} from those of one process", Severity.WARNING)
         return
+    for event in run.of("padded_mean"):
+        message = (
+            f"divides by a length that {collation.names(event.value)} finds among a rank's own samples: each rank has "
+            "another one, and results differ from those of one process; leave the padding out of the mean (a mask, "
+            "ignore_index), or pad to a fixed length"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+        return
     for event in run.of("reads_padding"):
         message = (
             f"a bidirectional layer comes to what {collation.names(event.value)} pads to the longest sample before the "

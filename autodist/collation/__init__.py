@@ -22,7 +22,7 @@ from autodist.collation.batches import (
     uneven,
 )
 from autodist.collation.functions import BEGINNING, called, declared, sole
-from autodist.collation.kinds import ANY_OTHER, Fields, Key, Kind, Rows
+from autodist.collation.kinds import ANY_OTHER, Fields, Key, Kind, Rows, unevenness
 from autodist.collation.reading import Reading, collated
 
 __all__ = [
@@ -49,4 +49,5 @@ __all__ = [
     "picked",
     "sole",
     "uneven",
+    "unevenness",
 ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 
 from autodist.collation.functions import BEGINNING, called
 from autodist.collation.kinds import Fields, Key, Kind, Rows, unevenness
-from autodist.values import NOTHING, PACKED, SETTLED, Function, Object, Part, Value
+from autodist.source import last_name
+from autodist.values import NOTHING, PACKED, SETTLED, Function, Object, Part, Trimmed, Value
 
 OF_NODES = frozenset("x pos edge_index edge_attr edge_weight batch".split())
 """What a batch of graphs has for each of their nodes or edges."""
@@ -36,7 +38,11 @@ def collate_fn(loader: Object) -> Value | None:
 
 
 def names(value: Value) -> str:
-    """What the functions that made a value's samples are called, for a message."""
+    """What the functions that made a value's samples are called, or filled them up, for a message."""
+    loaders = {each.node for each in _loaders(value)}
+    pads = [o.node for o in value.origins if isinstance(o, Trimmed) and o.padded and o.node not in loaders]
+    if pads:
+        return " and ".join(sorted({f"{last_name(each.func)}()" for each in pads if isinstance(each, ast.Call)}))
     known = dict.fromkeys(map(named, fields(value)))
     return " and ".join(filter(None, known)) or (
         "pack_padded_sequence()" if is_packed(value) else "the loader of graphs"

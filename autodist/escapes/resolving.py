@@ -34,7 +34,7 @@ from autodist.escapes.rows import (
     sized_like,
 )
 from autodist.interpreter import Event, Interpreter
-from autodist.source import Source, first_index, last_name
+from autodist.source import Source, counted_of, first_index, last_name
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import mixing, operations
 from autodist.tensors.calls import number_of
@@ -48,6 +48,7 @@ from autodist.values import (
     Object,
     Stream,
     Table,
+    Thing,
     Value,
     is_chosen,
     is_scope,
@@ -419,11 +420,18 @@ def _extreme(node: ast.expr, event: Event, run: Interpreter) -> Spread | None:
     flows."""
     found = operations.extreme(node)
     value = run.values.get(found[1], NOTHING) if found is not None else NOTHING
-    if found is None or value.spread not in (ROWS, Spread.COLUMNS) or value.things or mixing.mixings(value):
+    held = value.things and not (event.kind == "statistic" and all(map(_are_lengths, value.things)))
+    if found is None or value.spread not in (ROWS, Spread.COLUMNS) or held or mixing.mixings(value):
         return None
     if event.kind == "statistic" and not value.models:
         return found[0]
     return found[0] if node not in fed_to_losses(run) and holds_rows(found[1], run, set()) else None
+
+
+def _are_lengths(thing: Thing) -> bool:
+    """`[len(boxes) for boxes in targets]`, a number for each sample"""
+    made = thing.node if isinstance(thing, Items) else None
+    return isinstance(made, (ast.ListComp, ast.GeneratorExp)) and counted_of(made.elt) is not None
 
 
 def _asked(node: ast.expr, value: Value, run: Interpreter) -> ast.expr | None:

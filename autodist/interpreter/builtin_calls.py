@@ -48,6 +48,7 @@ from autodist.values import (
     Stream,
     Table,
     Thing,
+    Trimmed,
     Turn,
     Value,
     Wrapped,
@@ -308,7 +309,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short in ("functools.partial", "partial"):
             return self._partial(node, first, args[1:], keywords)
         if short == "torch.nn.utils.rnn.pack_padded_sequence":
-            return collation.marked(self._mixed([*args, *keywords.values()]), PACKED)
+            return collation.marked(self._mixed([*args, *keywords.values()]).without(Trimmed), PACKED)
         if short in (
             "torch.stack",
             "torch.cat",

@@ -148,6 +148,8 @@ class Calls(Methods, AutogradFunctions):
                 self.event("shared_in_part", node, scope)
         if not results:
             results.append(self._mixed([*([callee] if callee.spread is not SAME else []), *args, *keywords.values()]))
+        if self.plan.wholes is None and (base is not None or args):
+            results = [self.past_lengths(node, base, union(results), scope)]
         if last_part(node.func) == "mean" and self.plan.wholes is None and (base is not None or args):
             results = [self._mean(union(results), node, callee, base, scope)]
         if last_part(node.func) == "topk" and union(results).spread is ROWS:

@@ -30,6 +30,7 @@ from autodist.values import (
     Stream,
     Table,
     Thing,
+    Trimmed,
     Value,
     Wrapped,
     constant,
@@ -73,7 +74,11 @@ class Contents(Loaders, ByTurn):
             return part.computed(self.layout(loader).numbers[key])
         if loader is not None and key in self.second_axis(loader):
             part = part.but(spread=Spread.COLUMNS)
-        if self.plan.wholes is not None or part.spread is not ROWS:
+        if self.plan.wholes is not None or not part.spread.is_local:
+            return part
+        if loader is not None and collation.unevenness(self._collated(loader), key) is collation.Rows.PADDED:
+            part = part.but(origins=part.origins | {Trimmed(loader.node, loader.source, padded=True)})
+        if part.spread is not ROWS:
             return part
         return part.but(axes=axes.of_field(loader, key) if loader is not None else None)
 

@@ -40,6 +40,7 @@ from autodist.values import (
     Scope,
     Table,
     Thing,
+    Trimmed,
     Turn,
     Value,
     Wrapped,
@@ -140,6 +141,8 @@ class Evaluation(Single, Overloads):
             value = value.without(Amplified)
         if value.spread is SUM:
             value = picking.whole(value)
+        elif value.spread is COUNT:
+            value = value.without(Trimmed)
         if value.models and (self._no_grad and isinstance(node, (ast.BinOp, ast.Call)) or _is_count(node)):
             value = value.but(models=frozenset())
         if not self._forward:
@@ -353,7 +356,7 @@ class Evaluation(Single, Overloads):
         """The samples of which the longest is asked for, that a `collate_fn` pads all others to: `len(texts)` of texts
         that lie along the second axis, `texts.size(1)` of others."""
         held = self._lately(counted) if self.plan.wholes is None else NOTHING
-        if held.spread not in (ROWS, Spread.COLUMNS) or held.things or held.models:
+        if held.spread not in (ROWS, Spread.COLUMNS) or held.things or held.models and not picking.is_padded(held):
             return None
         of_time = {ROWS: 1, Spread.COLUMNS: 0}[held.spread]
         asked = [0] if last_part(node) == "len" else [node.slice] if isinstance(node, ast.Subscript) else node.args  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ from autodist.collation import Fields, Rows
 from autodist.interpreter.machine import Machine
 from autodist.spread import COLUMNS, RANK, ROWS, SAME
 from autodist.tensors import laid_out, picking
-from autodist.values import SETTLED, Evened, Object, Value, of
+from autodist.values import SETTLED, Evened, Object, Scope, Trimmed, Value, of
 
 
 class Loaders(Machine):
@@ -42,6 +42,8 @@ class Loaders(Machine):
         picked = picking.picks(value)
         if picked is not None:
             return Rows.JOINED if picked.joined else Rows.FEWER
+        if picking.is_padded(value, by_loader=False):
+            return Rows.PADDED
         return collation.uneven(value, self._collated, target)
 
     def is_listed(self, value: Value) -> bool:
@@ -53,7 +55,7 @@ class Loaders(Machine):
 
     def has_padding(self, value: Value) -> bool:
         """Whether something of what a value is computed from is filled up to the longest sample of a rank's."""
-        return value.spread.is_local and collation.has_padding(value, self._collated)
+        return value.spread.is_local and (picking.is_padded(value) or collation.has_padding(value, self._collated))
 
     def _collated(self, loader: Object) -> collation.Kind:
         collate = collation.collate_fn(loader)
@@ -64,6 +66,12 @@ class Loaders(Machine):
             return Rows.JOINED if collation.of_graphs(loader) and not pooled else None
         made: collation.Kind = self._remember(loader.node, lambda: collation.collated(collate), "collated")
         return made
+
+    def cut_at(self, bound: ast.expr, scope: Scope) -> frozenset[Trimmed]:
+        """What tells the length that samples have been cut to: a number, or others that were filled up to it,
+        `out[:, : padded.shape[1]]`."""
+        padded = frozenset(each for each in self._lately(bound).origins if isinstance(each, Trimmed) and each.padded)
+        return padded or frozenset([Trimmed(bound, scope.source)])
 
     def shares_out(self, loader: Object) -> bool:
         """Whether a loader yields this rank's samples, by the plan or by what the script does itself."""

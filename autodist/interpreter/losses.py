@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from autodist import collation
 from autodist.interpreter.contents import Contents
 from autodist.interpreter.questions import last_part
+from autodist.source import argument, walk
 from autodist.spread import LOCAL, MEAN, ROWS, SAME, SUM, Spread
-from autodist.tensors import picking
+from autodist.tensors import facts, picking
+from autodist.tensors.calls import number_of
 from autodist.values import NOTHING, SETTLED, External, Object, Scope, Trimmed, Value, constant, union
 
 CONNECTIONIST = frozenset(["CTCLoss", "ctc_loss"])
 """Losses that are told how long samples are, and divide each by how long its own labels are."""
+OWN_LENGTHS = frozenset([LOCAL, MEAN, SUM, Spread.MOST, Spread.LEAST])
+"""How a number relates to those of other ranks that is computed from a rank's own samples, be they as many or not."""
+MEANS = frozenset("mean nanmean var std".split())
+PACKING = frozenset("masked_select pack_padded_sequence".split())
+"""What leaves padding out."""
+NUMBERS = frozenset("numel nelement".split())
+COUNTING_UP = frozenset("arange range linspace".split())
+ALONG_AXES = (
+    MEANS | PACKING | frozenset("pad sum nansum max amax min amin argmax argmin logsumexp prod any all".split())
+)
 BY_CLASS = frozenset(["cross_entropy", "CrossEntropyLoss", "nll_loss", "NLLLoss"])
 """Losses that give a number for each label, and none along the axis of the classes."""
 
@@ -43,8 +55,6 @@ class Losses(Contents):
 
     def _mean(self, result: Value, node: ast.Call, callee: Value, base: Value | None, scope: Scope) -> Value:
         """`each[keep].mean()`, noted where ranks have different numbers of them."""
-        if result.spread is MEAN and result.models:
-            self._note_trimmed(result, scope)
         if result.spread is not MEAN or self.uneven(result) is None:
             return result
         method = not any(isinstance(t, External) for t in callee.things)
@@ -112,10 +122,56 @@ class Losses(Contents):
             self._note_trimmed(target, scope)
         if not self._no_grad and node not in self.plan.weighed and self.uneven(chosen, target=True):
             self.event("uneven_loss", node, scope, chosen)
-        return self._evened(loss, node)
+        return self._evened(loss, node).without(Trimmed)
 
     def _note_trimmed(self, value: Value, scope: Scope) -> None:
         """Note by which numbers samples were cut to a length of which a mean is taken: each rank has its own."""
-        cuts = [each for each in value.origins if isinstance(each, Trimmed)]
+        cuts = [each for each in value.origins if isinstance(each, Trimmed) and not each.padded]
         for cut in cuts if not self._no_grad and self.plan.wholes is None else ():
+            assert isinstance(cut.node, ast.expr)
             self.event("statistic", cut.node, Scope(cut.source, scope), self._lately(cut.node))
+
+    def past_lengths(self, node: ast.Call, base: Value | None, result: Value, scope: Scope) -> Value:
+        """What a call makes of samples that are as long as a rank's own tell. A mean along time divides by that."""
+        name = last_part(node.func)
+        if name in facts.FACTORIES or name == "pad":
+            told = [each for each in self._own_sizes(node, name) if self._lately(each).spread in OWN_LENGTHS]
+            cuts = [cut for each in told for cut in self.cut_at(each, scope)]
+            result = result.but(origins=result.origins | frozenset(cuts)) if cuts else result
+        if name in NUMBERS and base is not None and picking.is_padded(base):
+            return result.computed(LOCAL)
+        if name in COUNTING_UP and picking.is_padded(result):
+            return result.but(spread=SAME)  # `torch.arange(padded.shape[1])`, one number for each step of time
+        if name not in ALONG_AXES or not any(isinstance(each, Trimmed) for each in result.origins):
+            return result
+        if name == "pad":  # to a fixed length, `F.pad(padded, (0, 512 - padded.shape[1]))`
+            sizes = argument(node, "pad", 1) or node
+            counts = any(picking.is_padded(self._lately(each)) for each in walk(sizes) if isinstance(each, ast.expr))
+            return result.without(Trimmed) if counts else result
+        if name not in PACKING and not self._goes_along_time(node, base):
+            return result
+        if name in MEANS and result.models:
+            self._note_trimmed(result, scope)
+        if name in MEANS and (result.models or self._forward) and not self._no_grad and picking.is_padded(result):
+            self.event("padded_mean", node, scope, result)
+        return result.without(Trimmed)
+
+    def _own_sizes(self, node: ast.Call, name: str) -> Iterator[ast.expr]:
+        """The sizes that a call is told, but for that of the first axis: `torch.zeros(len(rows), longest)`."""
+        given = [each.elts if isinstance(each, (ast.Tuple, ast.List)) else [each] for each in node.args]
+        sizes = [each for several in given for each in several]
+        if sizes and self._lately(sizes[0]).spread is LOCAL:  # `torch.zeros(longest - len(row), 4)`, put to each row
+            yield sizes[0]
+        yield from (each for size in sizes[name != "pad" :] for each in walk(size) if isinstance(each, ast.expr))
+
+    def _goes_along_time(self, node: ast.Call, base: Value | None) -> bool:
+        """Whether a reduction goes along the axis behind that of the samples, as far as that can be told."""
+        bound = base is not None and not base.things
+        given = argument(node, "dim", 0 if bound else 1) or argument(node, "axis")
+        if given is None or isinstance(given, ast.Constant) and given.value is None:
+            return True
+        reduced = node.func.value if bound and isinstance(node.func, ast.Attribute) else node.args[0]
+        value = self._lately(reduced)
+        told = [number_of(each) for each in (given.elts if isinstance(given, (ast.Tuple, ast.List)) else [given])]
+        axes = [each + (value.axes or 0) if each is not None and each < 0 else each for each in told]
+        return bool({None, 0 if value.spread is Spread.COLUMNS else 1} & set(axes))

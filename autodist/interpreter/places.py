@@ -12,7 +12,7 @@ from autodist.source import Source, argument, first_index, last_name, operands, 
 from autodist.spread import COUNT, ROWS
 from autodist.tensors import operations, picking
 from autodist.tensors.facts import CONVERTING
-from autodist.values import NOTHING, Index, Items, Mixing, Object, Picked, Piece, Scope, Turn, Value
+from autodist.values import NOTHING, Index, Items, Mixing, Object, Picked, Piece, Scope, Trimmed, Turn, Value
 
 POWER = 64
 """Stands for sizes of which nothing is known, and so does each square of it."""
@@ -69,6 +69,10 @@ class Places(Layout):
         """What a call makes of a list of what samples have: `torch.cat([target["boxes"] for target in targets])` has
         more rows on one rank than on another."""
         name = last_part(node.func)
+        if result.spread.is_local and self.plan.wholes is None and picking.pads_to_longest(node, self._lately):
+            return result.without(Piece).but(
+                origins=result.without(Piece).origins | {Trimmed(node, scope.source, True)}
+            )
         if name in ("split", "split_with_sizes") and self._splits_by_own_lengths(node):
             return result.without(Picked).but(origins=result.without(Picked).origins | {Piece()})
         if name not in picking.JOINING | picking.STACKING or not (node.args or node.keywords):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from autodist import carried, collation
+from autodist.interpreter.losses import OWN_LENGTHS
 from autodist.interpreter.places import Places
 from autodist.interpreter.questions import (
     any_entry,
@@ -54,8 +55,6 @@ from autodist.values import (
     union,
 )
 
-OWN_LENGTHS = frozenset([LOCAL, MEAN, SUM, Spread.MOST, Spread.LEAST])
-"""How a number relates to those of other ranks that is computed from a rank's own samples, be they as many or not."""
 MOMENTS = frozenset(
     "exp_avg exp_avg_sq max_exp_avg_sq exp_inf momentum_buffer sum square_avg grad_avg acc_delta prev ax".split()
 )
@@ -130,7 +129,7 @@ class Subscripts(Places):
         whole = any(isinstance(each, Gathered) for each in self._lately(axis).origins)  # for this rank's rows
         if self.plan.wholes is None and chosen.spread.is_local and (whole or self._lately(axis).spread.is_local):
             if picking.is_condition(axis, self._lately):
-                chosen = chosen.but(origins=chosen.origins | {Picked(axis, scope.source)})
+                chosen = chosen.but(origins=chosen.without(Trimmed).origins | {Picked(axis, scope.source)})
             elif self._computes(base, axis) and not self._no_grad and picking.mines(axis, self._lately):
                 if not self._counts_off(axis) and not self._is_within_samples(axis, base):
                     self.event("mined", axis, scope, self._lately(axis))
@@ -143,7 +142,7 @@ class Subscripts(Places):
         if self.plan.wholes is None and not self._no_grad and picking.takes_first_found(node, base, self._lately):
             self.event("mined", axis, scope, base)
         if self.plan.wholes is None and base.spread is ROWS and not base.things and isinstance(node.ctx, ast.Load):
-            cuts = frozenset(Trimmed(each, scope.source) for each in self._own_lengths(node.slice))
+            cuts = frozenset(cut for each in self._own_lengths(node.slice) for cut in self.cut_at(each, scope))
             chosen = chosen.but(origins=chosen.origins | cuts) if cuts else chosen
         if self._looks_up(base, key) and isinstance(node.ctx, ast.Load) and not _is_counted_up(node, scope):
             self.event("statistic", node.value, scope, base)

@@ -29,6 +29,7 @@ from autodist.values import (
     Stream,
     Table,
     Thing,
+    Trimmed,
     Value,
     Wrapped,
     constant,
@@ -69,7 +70,7 @@ class TorchModules(Subscripts, Stores, Losses):
             self.event("forward", node, scope, of(thing), given)
             if inner.key not in self._evaluated:
                 self.event("training_forward", node, scope, of(thing), given)
-            if self._no_grad == 0 and self.uneven(given) is Rows.PADDED:
+            if self._no_grad == 0 and self._tells_no_length(node, given, values):
                 self.event("padded", node, scope, given)
         before, self._criterion = self._criterion, outermost and self._is_criterion(inner, values) or self._criterion
         self._forward += 1
@@ -86,12 +87,19 @@ class TorchModules(Subscripts, Stores, Losses):
         self._forward -= 1
         self._criterion = before
         if outermost and self._no_grad == 0:
-            result = self._with_model(result, inner)
+            result = self._with_model(result, inner).without(Trimmed)  # as long as the model makes it
             for name, kept in inner.attributes.items():
                 learnt = kept.spread.is_local and kept.spread not in (COUNT, SUM)  # what is counted has no gradient
                 if learnt and inner not in kept.models:  # `self.last_loss = F.cross_entropy(...)`
                     inner.attributes[name] = self._with_model(kept, inner)
         return result
+
+    def _tells_no_length(self, node: ast.Call, given: Value, values: list[Value]) -> bool:
+        """Whether a model is given what is filled up to the longest sample and nothing else: `model(padded)`, not
+        `model(padded, lengths)` or `model(**encoding)`."""
+        if self.uneven(given) is not Rows.PADDED or any(each.arg is None for each in node.keywords):
+            return False
+        return all(self.uneven(each) is Rows.PADDED for each in values if each.spread.is_local)
 
     def _before_pass(self, module: Object, node: ast.Call, args: list[Value], scope: Scope) -> list[Value]:
         """What a module is given, after the hooks that are run before it."""

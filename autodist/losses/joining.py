@@ -11,6 +11,7 @@ from autodist.script import Site
 from autodist.source import last_name
 from autodist.spread import COUNT, ROWS, SAME
 from autodist.tensors import operations
+from autodist.tensors.picking import is_piece
 from autodist.values import NOTHING, External, Value
 
 JOINS = frozenset(["torch.cat", "torch.concat", "torch.concatenate", "torch.vstack"])
@@ -26,8 +27,8 @@ def joined_in_full(run: Interpreter) -> Iterator[Site]:
             continue
         parts = node.args[0].elts if node.args and isinstance(node.args[0], (ast.List, ast.Tuple)) else []
         values = [run.values.get(each, NOTHING) for each in parts]
-        if not any(value.spread is ROWS for value in values):
-            continue
+        if not any(value.spread is ROWS for value in values) or any(map(is_piece, values)):
+            continue  # `torch.cat([boxes, torch.zeros(longest - len(boxes), 4)])`, of one image
         others = [each for each, value in zip(parts, values, strict=True) if _has_all(each, value, run)]
         if others and len(others) < len(parts):
             yield from (Site(source, each) for each in others)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from autodist.source import Source, first_index, last_name
 from autodist.spread import LOCAL
 from autodist.tensors.calls import number_of
-from autodist.values import Object, Picked, Piece, Turn, Value
+from autodist.values import Object, Picked, Piece, Trimmed, Turn, Value
 
 COMPARING = frozenset("ne eq lt le gt ge not_equal equal less greater less_equal greater_equal isclose isin".split())
 TESTING = frozenset("isnan isfinite isinf logical_and logical_or logical_xor logical_not bool bernoulli".split())
@@ -28,6 +28,8 @@ SORTING = frozenset("sort sorted argsort argpartition".split())
 JOINING = frozenset("cat concat concatenate vstack hstack".split())
 STACKING = frozenset("stack tensor as_tensor array asarray FloatTensor LongTensor Tensor".split())
 """What makes a tensor of a list, of parts that lie one after the other, or of one row each."""
+PADDING = {"pad_sequence": "", "pad_packed_sequence": "total_length", "to_padded_tensor": "output_size"}
+"""What fills samples up to the longest of them, unless it is told a length, and as what."""
 NAMED = ("mask", "valid", "keep")
 """Names of conditions that come out of a data set."""
 
@@ -168,6 +170,27 @@ def _calls(node: ast.expr, lately: Callable[[ast.expr], Value], depth: int) -> I
                 yield from _calls(made, lately, depth - 1)
 
 
+def pads_to_longest(node: ast.Call, lately: Callable[[ast.expr], Value]) -> bool:
+    """Whether a call fills samples up to the longest of those that it is given: `pad_sequence(rows)`,
+    `tokenizer(texts, padding=True)`."""
+    name = last_name(node.func)
+    if name in PADDING:
+        named = any(each.arg == PADDING[name] for each in node.keywords)
+        return (
+            not named
+            and not any(isinstance(each, (ast.Tuple, ast.List)) for each in node.args[1:])
+            and len(node.args) < 4
+        )
+    padding = next((lately(each.value).const for each in node.keywords if each.arg == "padding"), None)
+    return padding is True or padding == "longest"
+
+
+def is_padded(value: Value, by_loader: bool = True) -> bool:
+    """Whether it was filled up to the longest of a rank's samples, by a `collate_fn` or by the script itself."""
+    loaders = {each.node for each in value.origins if isinstance(each, Object)} if not by_loader else set()
+    return any(isinstance(each, Trimmed) and each.padded and each.node not in loaders for each in value.origins)
+
+
 def picks(value: Value) -> Picked | None:
     """What picked some of a rank's samples for a value, if anything did."""
     found = (each for each in value.origins if isinstance(each, Picked))
@@ -202,7 +225,7 @@ def takes_first(value: Value) -> bool:
 
 
 def whole(value: Value) -> Value:
-    """A value for which it is of no matter any more how many samples there were, a sum for instance. Which they were
-    still is, where they are the first ones."""
-    gone = [each for each in value.origins if isinstance(each, Picked) and not each.place]
+    """A value for which it is of no matter any more how many samples there were, and how long they were cut or filled
+    up to be, a sum for instance. Which they were still is, where they are the first ones."""
+    gone = [o for o in value.origins if isinstance(o, Trimmed) or isinstance(o, Picked) and not o.place]
     return value.but(origins=value.origins - frozenset(gone)) if gone else value

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import launched
 
 from autodist.config import Config, Strategy
 from autodist.convert import convert
@@ -142,3 +143,56 @@ def test_a_switch_among_settings_of_another_file(tmp_path: Path, value: str, tol
     result = converted(tmp_path, script.format(switch=switch), Strategy.DDP)
     said = [each.message for each in result.diagnostics if each.code == "AD101"]
     assert any("config.train.distributed is False here" in message for message in said) == told
+
+
+EITHER_WAY = """\
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+ddp = "RANK" in os.environ
+if ddp:
+    dist.init_process_group("gloo")
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+{loader}
+model = nn.Linear(4, 1)
+if ddp:
+    model = DDP(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+if ddp:
+    dist.destroy_process_group()
+"""
+GIVEN = "loader = DataLoader(data, batch_size=8, sampler=sampler, shuffle=sampler is None)"
+LOADERS = {
+    "in line": "loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data) if ddp else None)",
+    "a name": f"sampler = DistributedSampler(data) if ddp else None\n{GIVEN}",
+    "None first": f"sampler = None\nif ddp:\n    sampler = DistributedSampler(data)\n{GIVEN}",
+    "else None": f"if ddp:\n    sampler = DistributedSampler(data)\nelse:\n    sampler = None\n{GIVEN}",
+    "a function": f"\n\ndef make(data):\n    sampler = DistributedSampler(data) if ddp else None\n"
+    f"    {GIVEN.replace('loader =', 'return')}\n\n\nloader = make(data)",
+    "two loaders": "if ddp:\n    loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data))\n"
+    "else:\n    loader = DataLoader(data, batch_size=8, shuffle=True)",
+    "two loaders, the other way": "if not ddp:\n    loader = DataLoader(data, 8, shuffle=True)\nelse:\n"
+    "    sampler = DistributedSampler(data)\n    loader = DataLoader(data, 8, sampler=sampler)",
+}
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_samplers_of_which_there_are_none_without_a_group(name: str, tmp_path: Path) -> None:
+    """Where the script trains in one process too, its loader has no `set_epoch`, and gets no sampler."""
+    before = EITHER_WAY.replace("{loader}", LOADERS[name])
+    code = converted(tmp_path, before, Strategy.DDP).entry.after
+    assert "if isinstance(loader.sampler, DistributedSampler):\n        loader.sampler.set_epoch(epoch)" in code
+    assert code.count("DistributedSampler(") == before.count("DistributedSampler(")
+    (tmp_path / "ranks.py").write_text(code)
+    launched(tmp_path, "ranks.py")

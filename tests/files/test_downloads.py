@@ -170,6 +170,37 @@ def test_what_is_put_there_again(tmp_path: Path, code: str, alone: str) -> None:
     assert FIRST not in after
 
 
+@pytest.mark.parametrize(
+    ("code", "waits"),
+    [
+        ("path, _ = urllib.request.urlretrieve(SITE, 'x.npy')\nx = np.load(path)\n", True),
+        ("got = urllib.request.urlretrieve(SITE, 'x.npy')\nx = np.load(got[0])\n", True),
+        (
+            "def fetch():\n    path = urllib.request.urlretrieve(SITE, 'x.npy')[0]\n    return path\n\n\n"
+            "x = np.load(fetch())\n",
+            True,
+        ),
+        (
+            "from torchvision import datasets\n\nx = np.stack([im for im, _ in "
+            "datasets.VOCSegmentation('data', download=True)])\n",
+            True,
+        ),
+        ("from torchvision.datasets import MNIST\n\nx = MNIST('data', download=True).data.view(-1, 4)\n", False),
+        (
+            "if not os.path.exists('x.npy'):\n    path, _ = urllib.request.urlretrieve(SITE, 'x.npy')\n"
+            "x = np.load('x.npy')\n",
+            False,
+        ),
+    ],
+)
+def test_who_reads_waits_for_who_fetches_anew(tmp_path: Path, code: str, waits: bool) -> None:
+    """What a call gives all ranks need, so that each fetches; where that writes files anew, the last one is waited
+    for."""
+    after = converted(tmp_path, HEAD + code + BODY)[0]
+    waiting = "dist.barrier()  # wait until the last rank has written the files anew\n"
+    assert "with rank_zero_first():" in after and (waiting in after) is waits
+
+
 def test_ranks_do_not_wait_where_they_wait_already(tmp_path: Path) -> None:
     """What is fetched where it is missing, and unpacked whatever is there, in a function that answers."""
     missing = f"if not os.path.exists(path):\n    {FETCHED}"
