@@ -75,8 +75,8 @@ def forks() -> Forks:
 
 
 def launched(folder: Path, script: str, nproc: int | None = None, fresh: bool = False, **environment: str) -> str:
-    """What a script in ``folder`` prints, on some ranks or in one process. ``fresh`` starts Python and torchrun for it, as
-    users do, for seconds instead of a moment."""
+    """What a script in ``folder`` prints, on some ranks or in one process. ``fresh`` starts Python and torchrun for it,
+    as users do, for seconds instead of a moment."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
     run = started if fresh or sys.platform != "linux" else forked
     codes, out, errors = run(folder, script, nproc, env)

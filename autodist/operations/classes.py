@@ -14,7 +14,10 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     # number by number
     "same": ("gives the same numbers, in another place or form: `x.clone()`", {}),
     "linear": ("is linear in the number that it is given: `-x`", {}),
-    "elementwise": ("computes each number from those in the same place: `x.exp()`; `compares`: `x > y`", {"compares": bool}),
+    "elementwise": (
+        "computes each number from those in the same place: `x.exp()`; with `compares`, a test: `x > y`",
+        {"compares": bool},
+    ),
     "add": ("adds or subtracts", {}),
     "multiply": ("multiplies number by number", {}),
     "divide": ("divides number by number", {}),

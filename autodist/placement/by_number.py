@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autodist.placement.call import Call
-from autodist.placement.lattice import SUMMED, Partial, Placement, Replicate, Shard, counted, is_linear, join, multiple, told
+from autodist.placement.lattice import (
+    SUMMED,
+    Partial,
+    Placement,
+    Replicate,
+    Shard,
+    counted,
+    is_linear,
+    join,
+    multiple,
+    told,
+)
 
 PAIRED = "operands are sharded along different axes: each rank's samples meet its own others, not those of all ranks"
 WHOLE = "a replicated operand has all samples where another has a rank's"

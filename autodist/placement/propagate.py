@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import replace
 
 from autodist import operations
@@ -49,8 +50,18 @@ class _Propagation:
         self._cyclic = program.cyclic
 
     def run(self) -> Placements:
+        self._settle(self._program.operations)
+        lost = [each for each in self._program.operations if each in self._cyclic]
+        if any(isinstance(self._found.of.get(each), PerRank) for each in lost):
+            for each in lost:  # what they were given at first was not settled yet, and they keep it from round to round
+                self._found.of.pop(each, None)
+            self._settle(lost)
+        return self._found
+
+    def _settle(self, first: Iterable[Operation]) -> None:
+        """Place some operations, and whatever uses them, until nothing changes."""
         users = self._program.users
-        pending = deque(self._program.operations)
+        pending = deque(first)
         waiting = set(pending)
         rounds: dict[Operation, int] = {}
         while pending:
@@ -72,7 +83,6 @@ class _Propagation:
                     waiting.add(user)
                     pending.append(user)
         self._found.taken = {}
-        return self._found
 
     def _shared(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         placement, sizes = self._result(operation)
@@ -385,8 +395,9 @@ class _Propagation:
             if region.kind == "loop":
                 over = self._operand(region.subject)
                 tuples = any(self._gives_several(each) for each in region.subject.operations)
-                if isinstance(over, (Shard, Each)) and not tuples:
-                    return not isinstance(over, Shard) or over.axis == 0
+                batches = not region.subject.operations  # of a loader, or of several side by side
+                if isinstance(over, Each) or isinstance(over, Shard) and not (tuples or batches):
+                    return isinstance(over, Each) or over.axis == 0
         return False
 
     def _spread_out(self, operation: Operation) -> Placement | None:

@@ -6,12 +6,12 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from autodist.placement import Partial, PerRank, Replicate
 from autodist.placement.placements import Placements
 from autodist.program import Operation, Program, Region, held
+from autodist.solve.steps import Steps
 from autodist.source import all_of, spelled
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class _Uses:
 
     def __init__(self, program: Program, placements: Placements) -> None:
         self._program, self._placements = program, placements
+        self._learnt = Steps(program).reaching
 
     def maker(self, node: ast.expr) -> ast.AST | None:
         """The expression that makes what another one reads, of a rank's own, if it is one."""
@@ -63,9 +64,12 @@ class _Uses:
         makers = [each for each in self._apart(made) if each.node is made]
         if not read or not makers or not isinstance(made, ast.expr) or not all(map(self._may_be_global, makers)):
             return None
+        if len(makers) < sum(1 for each in self._program.at(made).operations if each.node is made):
+            return None  # other calls of the function make it of what all ranks have
         region, source = makers[0].region, makers[0].source
-        if sum(often(each.region) for each in group) <= often(region):
-            return None
+        costs, of_list = sum(often(each.region) for each in group), any(isinstance(e.node, ast.Subscript) for e in read)
+        if costs < often(region) or costs == often(region) and not of_list:
+            return None  # `history[-1]` may be read elsewhere, too
         bound = self._bound(read) if len(read) == len(group) else None
         here = replace(group[0], node=made, region=region, source=source)
         return here if bound is None else replace(here, node=bound, source=read[0].source)
@@ -100,18 +104,6 @@ class _Uses:
         """Whether it is as good a number of one rank's where a part of it is global already."""
         placement = self._placements.of.get(operation, SAME)
         return placement == SAME or isinstance(placement, Partial) and placement.reduce != "sum"
-
-    @cached_property
-    def _learnt(self) -> set[Operation]:
-        """What gradients may be taken of, and what it is computed from."""
-        pending = [each for effect in self._program.of("backward") for each in _given(effect.operation)]
-        found: set[Operation] = set()
-        while pending:
-            operation = pending.pop()
-            if operation not in found:
-                found.add(operation)
-                pending += _given(operation)
-        return found
 
 
 def _given(operation: Operation) -> list[Operation]:

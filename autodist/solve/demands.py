@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from autodist.operations import Table
 from autodist.program import Operation, Program
 from autodist.solve.alone import Alone
-from autodist.source import Source
 
 INNER = frozenset("recursion callback yield".split())
 """Operations of the graph itself."""
@@ -20,17 +19,11 @@ SHOWN = frozenset("print log write tracker save".split())
 
 @dataclass(frozen=True)
 class Demand:
-    """An expression that must be the same on all ranks, for what an operation does beside giving a value: it prints it,
-    or decides by it which code runs."""
+    """An operation that must be given the same on all ranks, for what it does beside giving a value: it prints it, or
+    it decides which code runs."""
 
     kind: str
     operation: Operation
-    node: ast.expr
-
-    @property
-    def source(self) -> Source:
-        """The file that it stands in."""
-        return self.operation.source
 
 
 def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:
@@ -45,8 +38,7 @@ def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:
         guarded = isinstance(operation.node, ast.Call) and alone.around(operation.node, operation.source) is not None
         kind = kinds.get(operation) or ("handed" if guarded or _is_handed_over(operation, program, table) else "")
         if kind and not (kind in ("test", "handed") and inside_forward(operation, program)):
-            for node in exposed(kind, operation):
-                yield Demand(kind, operation, node)
+            yield Demand(kind, operation)
 
 
 def _is_handed_over(operation: Operation, program: Program, table: Table) -> bool:
@@ -57,19 +49,6 @@ def _is_handed_over(operation: Operation, program: Program, table: Table) -> boo
     if made or module or program.users[operation] or not isinstance(operation.node, ast.Call):
         return False
     return table.find(operation.name) is None and operation.name not in INNER
-
-
-def exposed(kind: str, operation: Operation) -> Iterator[ast.expr]:
-    """The expressions that an effect hands over."""
-    node = operation.node
-    if kind == "test":
-        if isinstance(node, ast.expr):
-            yield node
-    elif isinstance(node, ast.Call):
-        if kind == "write" and isinstance(node.func, ast.Attribute):
-            yield node.func.value  # `pd.DataFrame(records).to_csv(path)`
-        yield from node.args
-        yield from (each.value for each in node.keywords)
 
 
 def inside_forward(operation: Operation, program: Program) -> bool:

@@ -26,7 +26,7 @@ from autodist.trace.things import (
 
 OBJECTS = frozenset(
     "ddp data_parallel sharded_ddp fully_sharded loader dataset sampler batch_sampler optimizer scheduler module loss "
-    "tracker writer progress reader scaler average device generator distribution".split()
+    "writer progress reader scaler average device generator distribution".split()
 )
 """Roles of classes whose objects are told apart."""
 TENSORS = frozenset(
@@ -293,6 +293,8 @@ class Libraries(Data):
     builtin_repr = builtin_str
 
     def _number(self, make: type, node: ast.AST, frame: Frame, inputs: list[Value]) -> Value | None:
+        if not inputs:
+            return constant(make())
         if inputs and inputs[0].is_constant:
             try:
                 return constant(make(inputs[0].constant))

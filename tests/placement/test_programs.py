@@ -6,7 +6,8 @@ import pytest
 from programs import CATALOG, bound, traced
 
 from autodist.placement import Partial, PerRank, Placement, Replicate, Shard
-from autodist.placement.propagate import Placements, propagate
+from autodist.placement.placements import Placements
+from autodist.placement.propagate import propagate
 from autodist.program import Program
 
 HEAD = """\

@@ -1,8 +1,12 @@
-"""The sources of all fixtures beside what today's analysis finds, which they are to replace: the loaders that train,
-and the batches that a step makes by hand. Each fixture where they differ is listed, with the reason."""
+"""The sources and cuts of all fixtures beside what today's analysis finds, which they are to replace: the loaders that
+train, the batches that a step makes by hand, and the values that are made global because they are shown.
+
+Each fixture whose sources differ is listed, with the reason, and each in which a value that the analysis makes global
+is the same on all ranks by the placements: that would be a silent error."""
 
 from __future__ import annotations
 
+import ast
 import sys
 from pathlib import Path
 
@@ -12,8 +16,12 @@ from conftest import ROOT
 from autodist import catalog
 from autodist.analyze import analyze
 from autodist.config import Config
+from autodist.placement import Partial, Replicate, Shard
+from autodist.program import held
 from autodist.project import Project
 from autodist.script import TrainingScript
+from autodist.solve.alone import Alone
+from autodist.solve.cuts import Cut, as_reported, cuts
 from autodist.solve.sources import Sources, sources
 from autodist.trace import trace
 
@@ -31,6 +39,31 @@ DIFFERENT = {
     "lm_states_batch_first": "slices of all rows, as in char_rnn_get_batches; the analysis shares out the data instead",
     "sequences_first_noise": "shared out along the second axis; the analysis refuses it",
 }
+
+UNSEEN = {
+    "config_registry": "see above: other loaders train",
+    "full_batch_words": "see above: no source is found",
+    "memory_in_backward": "rows that a backward pass of the script's own keeps",
+    "nanogpt_get_batch": "batches of an evaluation, of which the analysis gives each rank its share as well",
+    "one_sample_after_the_other": "rounds of a loop over samples that are counted, `seen += 1`",
+    "trainer_other_module": "one call makes all loaders, and nothing tells them apart: the analysis shares out all",
+    "wgan_split_calls": "noise that is resized and drawn in place",
+    "writer_by_getattr": "`i * loader.batch_size`, of a batch size that becomes each rank's",
+}
+"""Fixtures in which placements call a value replicated that the analysis makes global, and why."""
+MADE_GLOBAL_ELSEWHERE = frozenset("""
+    batch_size_in_shapes class_in_settings codebook_follows_samples config_registry contrastive_inbatch
+    counts_by_label crops_told_apart dropout_drawn_batches ensemble_of_nets full_batch_classes full_batch_words
+    full_batch_zipped generator_of_batches images_augmented_together joined_point_clouds kept_by_sample
+    lbfgs_closure lbfgs_line_search lm_net_by_option loader_class_get_iterator loader_dict_phases
+    losses_of_the_whole_batch masked_mean_by_hand memory_in_backward memory_of_samples meters_by_name
+    metrics_by_phase model_by_eval model_chosen_by_name model_factory_arch model_named_by_option momentum_queue
+    multi_file_engine nanogpt_get_batch odd_training_set one_sample_after_the_other own_batch_sampler
+    package_relative_imports picked_by_class random_split_unseeded samples_at_the_end samples_by_place
+    sequences_first_noise stages_of_hard_examples trainer_class trainer_other_module transformer_lm_tied_warmup
+    vq_vae_moving_averages weighted_sampler wgan_split_calls writer_by_getattr
+    """.split())
+"""Fixtures in which the cuts are others: some cheaper, some of values that are not followed yet."""
 
 
 def by_analysis(script: TrainingScript) -> tuple[str, set[tuple[str, int]]]:
@@ -56,11 +89,37 @@ def by_graph(found: Sources) -> tuple[str, set[tuple[str, int]]]:
     return "all data" if found.wholes else "none", set()
 
 
+def kinds(script: TrainingScript) -> dict[ast.expr, str]:
+    """What the analysis makes global, and how."""
+    return {each.node: each.spread.name for each in script.reductions}
+
+
+def kind(cut: Cut) -> str:
+    """How it is made global, in the words of the analysis."""
+    placement = cut.placement
+    if isinstance(placement, Partial):
+        word = {"sum": "SUM", "mean": "MEAN", "max": "MOST", "min": "LEAST"}[placement.reduce]
+        return "COUNT" if placement.reduce == "sum" and placement.weight else word
+    return "ROWS" if isinstance(placement, Shard) else "LOCAL"
+
+
 @pytest.mark.parametrize("folder", FIXTURES, ids=lambda each: each.name)
-def test_both_find_the_same_sources(folder: Path) -> None:
+def test_both_find_the_same(folder: Path) -> None:
     entry = tomllib.loads((folder / "fixture.toml").read_text()).get("entry", "train.py")
     project = Project.load(folder / "before" / entry)
-    old, where = by_analysis(analyze(project, Config()))
-    new, there = by_graph(sources(trace(project, FACTS), FACTS))
+    script, program = analyze(project, Config()), trace(project, FACTS)
+    given = sources(program, FACTS)
+    old, where = by_analysis(script)
+    new, there = by_graph(given)
     alike = old == new and (not where or where == there)
     assert alike == (folder.name not in DIFFERENT), (old, where, new, there)
+    placements = as_reported(program, given, FACTS)
+    guards = Alone(frozenset(each.node for each in script.guards))
+    found = {} if script.distributed else {each.node: kind(each) for each in cuts(program, placements, guards)}
+    unseen = [
+        each.source.code(each.node)
+        for each in script.reductions
+        if all(placements.of.get(op, Replicate()) == Replicate() for op in held(program.at(each.node)))
+    ]
+    assert bool(unseen) == (folder.name in UNSEEN), unseen
+    assert (found == kinds(script)) == (folder.name not in MADE_GLOBAL_ELSEWHERE), (found, kinds(script))

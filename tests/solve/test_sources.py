@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 from programs import CATALOG, bound, traced
 
@@ -42,8 +44,8 @@ def found(text: str) -> tuple[Program, Sources]:
 
 def codes(operations: frozenset[Operation]) -> list[str]:
     """The code of some operations, each once."""
-    told = {each.source.code(each.node): None for each in sorted(operations, key=lambda each: each.number)}
-    return list(told)
+    nodes = [(each.source, each.node) for each in sorted(operations, key=lambda each: each.number)]
+    return list(dict.fromkeys(source.code(node) for source, node in nodes if isinstance(node, ast.expr)))
 
 
 def losses(program: Program, plan: Sources) -> list[Placement | None]:

@@ -1,0 +1,187 @@
+"""Where values are made global that are printed, written or decided by: what is asked for, and at the least cost."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from programs import CATALOG, traced
+
+from autodist.placement import Partial, PerRank, Placement, Shard
+from autodist.placement.propagate import propagate
+from autodist.program import Program
+from autodist.solve.alone import Alone
+from autodist.solve.cuts import Cut, cuts
+from autodist.solve.sources import sources
+from autodist.source import walk
+
+HEAD = """\
+import json
+import math
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(64, 4), torch.randint(3, (64,)))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+test_loader = DataLoader(data, batch_size=8)
+net = nn.Linear(4, 3)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+def accuracy(out, y):
+    return (out.argmax(1) == y).float().mean()
+
+
+class Meter:
+    def __init__(self):
+        self.total, self.n = 0.0, 0
+
+    def update(self, value, n):
+        self.total += value * n
+        self.n += n
+
+    def __str__(self):
+        return f"{self.total / self.n:.3f}"
+
+
+correct, seen, total, history, losses, meter = 0, 0, 0.0, [], {}, Meter()
+for epoch in range(2):
+    for step, (x, y) in enumerate(loader):
+        out = net(x)
+        loss = F.cross_entropy(out, y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+"""
+STEP, EPOCH = " " * 8, " " * 4
+
+
+def found(text: str, alone: str = "") -> tuple[Program, list[Cut]]:
+    """What to make global for the end of a script, of which a statement may be rank 0's alone."""
+    program = traced(HEAD + text + "\n")
+    plan = sources(program, CATALOG).plan
+    source = program.operations[0].source
+    guarded = [each for each in walk(source.tree) if isinstance(each, ast.stmt) and source.code(each) == alone]
+    return program, cuts(program, propagate(program, plan, catalog=CATALOG), Alone(frozenset(guarded)))
+
+
+def told(cut: Cut) -> str:
+    """How it is made global, and what."""
+    return f"{word(cut.placement)} {cut.source.code(cut.node)}"
+
+
+def word(placement: Placement) -> str:
+    if isinstance(placement, Partial):
+        return "count" if placement.reduce == "sum" and placement.weight else placement.reduce
+    return "rows" if isinstance(placement, Shard) else "none" if isinstance(placement, PerRank) else "count"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (STEP + "print(loss.item())", ["mean loss.item()"]),
+        (STEP + "print(f'{epoch}: {loss:.4f}')", ["mean loss"]),
+        (STEP + "print('%d %.4f' % (epoch, loss.item()))", ["mean loss.item()"]),
+        (STEP + "total += loss.item()\n" + EPOCH + "print(total / len(loader))", ["mean total / len(loader)"]),
+        (STEP + "correct += (out.argmax(1) == y).sum().item()\nprint(100 * correct / 64)", ["sum correct"]),
+        (STEP + "print(math.exp(loss.item()))", ["mean loss.item()"]),
+        (STEP + "print(accuracy(out, y).item())", ["mean accuracy(out, y).item()"]),
+        (STEP + "print(out[0])\n", ["rows out"]),
+        (STEP + "print(out.max().item())", ["max out.max().item()"]),
+        (STEP + "print(step, len(loader), x.shape[1])", []),
+        (STEP + "history.append(loss.item())\njson.dump(history, open('h.json', 'w'))", ["mean loss.item()"]),
+        (STEP + "losses['ce'] = loss.item()\n" + STEP + "print(losses)", ["mean loss.item()"]),
+        (STEP + "torch.save({'net': net.state_dict(), 'loss': loss}, 'c.pt')", ["mean loss"]),
+        (
+            STEP + "mask = y > 0\n" + STEP + "print((out * mask[:, None]).sum() / mask.sum())",
+            ["sum (out * mask[:, None]).sum()", "sum mask.sum()"],
+        ),
+    ],
+)
+def test_what_is_shown_is_made_global(text: str, wanted: list[str]) -> None:
+    assert [told(each) for each in found(text)[1]] == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (STEP + "value = loss.item()\n" + STEP + "if step % 100 == 0:\n" + STEP + "    print(value)", ["mean value"]),
+        (STEP + "value = loss.item()\n" + STEP + "print(value)\n" + STEP + "print(value, epoch)", ["mean loss.item()"]),
+        (STEP + "meter.update(loss.item(), len(x))\n" + EPOCH + "print(f'{meter}')", ["mean self.total / self.n"]),
+        (
+            STEP
+            + "total += loss.item()\n"
+            + EPOCH
+            + "history.append(total / len(loader))\n"
+            + EPOCH
+            + "print(history[-1])",
+            ["mean total / len(loader)"],
+        ),
+    ],
+    ids=[
+        "every hundred steps",
+        "once for two that print it",
+        "of a meter where it is shown",
+        "where a list is given it",
+    ],
+)
+def test_it_is_made_global_where_that_costs_least(text: str, wanted: list[str]) -> None:
+    assert [told(each) for each in found(text)[1]] == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (STEP + "if loss < 0.1:\n" + STEP + "    break", ["mean loss"]),
+        (STEP + "if loss is None or x.shape[0] != y.shape[0] or len(x) == len(y):\n" + STEP + "    break", []),
+        (STEP + "if out.dim() != 2 or not isinstance(out, torch.Tensor):\n" + STEP + "    break", []),
+    ],
+)
+def test_ranks_decide_alike(text: str, wanted: list[str]) -> None:
+    assert [told(each) for each in found(text)[1]] == wanted
+
+
+EVALUATE = """
+def evaluate(batches):
+    hits = error = 0
+    with torch.no_grad():
+        for x, y in batches:
+            hits += (net(x).argmax(1) == y).sum().item()
+            error += F.cross_entropy(net(x), y).item()
+    print(RESULT)
+
+
+evaluate(loader)
+evaluate(test_loader)
+"""
+
+
+def test_means_of_equal_values_are_those_values_and_sums_are_not() -> None:
+    _, means = found(EVALUATE.replace("RESULT", "error / len(batches)"))
+    assert [told(each) for each in means] == ["mean error / len(batches)"]
+    _, sums = found(EVALUATE.replace("RESULT", "hits / 64"))
+    assert [told(each) for each in sums] == ["none hits / 64"] and "as often as there are ranks" in str(sums[0])
+
+
+def test_evaluation_on_all_ranks_needs_nothing() -> None:
+    text = EVALUATE.replace("RESULT", "hits, error / len(batches)").replace("evaluate(loader)\n", "")
+    assert found(text)[1] == []
+
+
+def test_nothing_is_reduced_that_gradients_flow_through() -> None:
+    text = HEAD.replace("        loss.backward()\n", "        losses['ce'] = loss\n        losses['ce'].backward()\n")
+    program = traced(text + STEP + "print(losses)\n")
+    placements = propagate(program, sources(program, CATALOG).plan, catalog=CATALOG)
+    (cut,) = cuts(program, placements)
+    assert not cut.is_met and "gradients flow through it" in str(cut.placement)
+
+
+def test_rank_zero_is_given_what_is_global() -> None:
+    text = STEP + "history.append(loss.item())\n"
+    one = "open('h.txt', 'w').write(str(loss.item()))"
+    assert [told(each) for each in found(text + one, one)[1]] == ["mean loss.item()"]
+    several = "open('h.txt', 'w').write(', '.join(str(value) for value in history))"
+    (cut,) = found(text + several, several)[1]
+    assert told(cut) == "mean loss.item()" and cut.node.lineno < (cut.source.text.count("\n"))
