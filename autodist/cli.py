@@ -246,6 +246,9 @@ def verify(
 @click.option("--python", type=click.Path(path_type=Path), help="The Python that runs the scripts.")
 @click.option("--results", type=click.Path(path_type=Path), default="evaluation.jsonl", show_default=True)
 @click.option("--report", type=click.Path(path_type=Path), help="Write a report, HTML, .md or .json.")
+@click.option(
+    "--tag", multiple=True, metavar="NAME", help="Only a manifest's scripts with this tag; repeated, with any."
+)
 @click.option("--only", multiple=True, metavar="TEXT", help="Only scripts with this in their name.")
 @click.option("--fresh", is_flag=True, help="Run again what the results of an earlier evaluation hold.")
 @click.option("--no-run", "run", flag_value=False, default=True, help="Convert and check only.")

@@ -1,7 +1,7 @@
 """Scripts rewritten without changing what they do: the converter must come to the same outcome for each.
 
-    python -m benchmarks.mutations                                                    the fixtures
-    python -m benchmarks.mutations benchmarks/corpus/manifest.toml --root FOLDER      public scripts
+    python -m benchmarks.mutations                                                                 the fixtures
+    python -m benchmarks.mutations benchmarks/corpus/manifest.toml [--tag NAME] --root FOLDER      public scripts
 
 Each entry script has its variables renamed, its functions reordered, put into a class, and moved
 to a file of their own. An outcome is whether it is converted, what is warned of, and which rules change something.
@@ -22,7 +22,7 @@ from pathlib import Path
 from autodist.config import Config
 from autodist.convert import convert
 from autodist.errors import AutodistError
-from autodist.evaluate.entries import load
+from autodist.evaluate.entries import Entries, load
 from autodist.project import Project
 
 if sys.version_info >= (3, 11):
@@ -255,9 +255,8 @@ def fixtures() -> Iterator[tuple[str, Path, Path]]:
         yield path.parent.name, before / tomllib.loads(path.read_text(encoding="utf-8"))["entry"], before
 
 
-def corpus(manifest: Path, root: Path | None) -> Iterator[tuple[str, Path, Path]]:
+def corpus(entries: Entries) -> Iterator[tuple[str, Path, Path]]:
     """The same of every Python script that a manifest names and that is there."""
-    entries = load(manifest, root)
     for entry in entries.scripts:
         folder = entry.folder(entries.root)
         script = folder / entry.script
@@ -270,9 +269,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("manifest", nargs="?", type=Path)
     parser.add_argument("--root", type=Path, help="where a manifest's repositories lie")
+    parser.add_argument(
+        "--tag", action="append", default=[], help="only a manifest's scripts with this tag; repeatable"
+    )
     parser.add_argument("--only", help="scripts with this in their name")
     options = parser.parse_args(arguments)
-    scripts = corpus(options.manifest, options.root) if options.manifest else fixtures()
+    if options.tag and not options.manifest:
+        parser.error("--tag picks scripts of a manifest: name it, too")
+    try:
+        entries = load(options.manifest, options.root, options.tag) if options.manifest else None
+    except AutodistError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    scripts = fixtures() if entries is None else corpus(entries)
     counts = {name: [0, 0] for name in MUTATIONS}
     for name, entry, top in scripts:
         if options.only and options.only not in name:

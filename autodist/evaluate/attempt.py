@@ -282,7 +282,8 @@ def judged(comparison: Comparison, warned: bool) -> tuple[Status, str]:
 
 def _digest(entry: Entry, setting: Setting, result: Result) -> str:
     files = [[_below(file.source.path, Path(setting.root)), file.before, file.after] for file in result.files]
-    content = [entry.to_json(), setting.nproc, setting.strategy, sorted(files)]
+    run = {key: value for key, value in entry.to_json().items() if key != "tags"}
+    content = [run, setting.nproc, setting.strategy, sorted(files)]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -29,6 +29,7 @@ def evaluate_command(
     python: Path | None,
     results: Path,
     report: Path | None,
+    tag: Sequence[str],
     only: Sequence[str],
     fresh: bool,
     run: bool,
@@ -36,7 +37,7 @@ def evaluate_command(
 ) -> int:
     """Evaluate, say what came out, and return the exit code: 0 none wrong, 1 some, 2 bad usage."""
     try:
-        entries = load(path, root)
+        entries = load(path, root, tag)
         chosen = [entry for entry in entries.scripts if not only or any(part in entry.name for part in only)]
         if not chosen:
             raise AutodistError("no training script is there" + (" of that name" if only else ""), path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,8 @@ class Entry:
     """Why the script cannot run on an ordinary machine without GPUs; it is converted and checked all the same."""
     commit: str | None = None
     expect: str = "convert"
+    tags: tuple[str, ...] = ()
+    """What it was measured with, or what it is about: ``--tag`` picks by it."""
 
     @property
     def name(self) -> str:
@@ -61,7 +63,7 @@ class Entry:
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Entry:
         """The entry that ``to_json`` wrote."""
-        return cls(**{**content, "args": tuple(content["args"])})
+        return cls(**{**content, **{key: tuple(content[key]) for key in ("args", "tags")}})
 
 
 @dataclass(frozen=True)
@@ -72,13 +74,15 @@ class Entries:
     scripts: tuple[Entry, ...]
 
 
-def load(path: Path, root: Path | None) -> Entries:
-    """The entries of a manifest, or those found in a folder. Raises AutodistError."""
+def load(path: Path, root: Path | None, tags: Sequence[str] = ()) -> Entries:
+    """The entries of a manifest, all or those with one of the tags, or a folder's scripts. Raises AutodistError."""
     if path.is_dir():
+        if tags:
+            raise AutodistError("is a folder, whose scripts have no tags: name a manifest, or take --only", path)
         return Entries(path.resolve(), tuple(found(path.resolve())))
     if path.suffix != ".toml":
         raise AutodistError("name a folder of projects, or a manifest.toml", path)
-    scripts = _read(path)
+    scripts = _tagged(path, _read(path), tags)
     root = path.parent if root is None else root
     if not root.is_dir():
         raise AutodistError("no such folder: --root names where the repositories lie", root)
@@ -96,9 +100,19 @@ def _read(path: Path) -> tuple[Entry, ...]:
         raise AutodistError(f"cannot be read: {error.strerror}", path) from None
     except ValueError as error:
         raise AutodistError(f"is not valid TOML: {error}", path) from None
-    if not isinstance(tables, list) or not tables:
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise AutodistError("holds no [[script]] tables", path)
     return tuple(_entry(path, number, table) for number, table in enumerate(tables, 1))
+
+
+def _tagged(path: Path, scripts: tuple[Entry, ...], tags: Sequence[str]) -> tuple[Entry, ...]:
+    """Those with one of the tags; all where none is asked for."""
+    known = {tag for entry in scripts for tag in entry.tags}
+    unknown = next((tag for tag in tags if tag not in known), None)
+    if unknown is not None:
+        there = f"there are {', '.join(sorted(known))}" if known else "no script has any"
+        raise AutodistError(f"no tag {unknown!r}, {there}", path)
+    return tuple(entry for entry in scripts if not tags or not set(tags).isdisjoint(entry.tags))
 
 
 def _entry(path: Path, number: int, table: dict[str, Any]) -> Entry:
@@ -110,16 +124,17 @@ def _entry(path: Path, number: int, table: dict[str, Any]) -> Entry:
     values = {known[key]: value for key, value in table.items()}
     if not isinstance(values.get("script"), str) or not isinstance(values.setdefault("repository", ""), str):
         raise AutodistError(f"script {number}: `repository` and `script` must be texts", path)
-    args = values.get("args", [])
-    if not isinstance(args, list) or not all(isinstance(arg, str) for arg in args):
-        raise AutodistError(f"script {number}: `args` must be a list of texts", path)
+    for key in ("args", "tags"):
+        items = values.get(key, [])
+        if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+            raise AutodistError(f"script {number}: `{key}` must be a list of texts", path)
+        values[key] = tuple(items)
     for key in ("env", "links", "mend"):
         table = values.setdefault(key, {})
         if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
             raise AutodistError(f"script {number}: `{key}` must be a table of texts", path)
     if values.get("expect", "convert") not in EXPECTED:
         raise AutodistError(f"script {number}: `expect` must be one of {', '.join(EXPECTED)}", path)
-    values["args"] = tuple(args)
     values.setdefault("workdir", Path(values["script"]).parent.as_posix())
     return Entry(**values)
 

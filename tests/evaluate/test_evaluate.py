@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from autodist.evaluate.idioms import idioms
 from autodist.evaluate.record import Comparison, Record, Remark, Status
 from autodist.evaluate.sequence import Results, evaluate
 from autodist.evaluate.tables import general, score, tables
+from benchmarks import mutations
 
 CORPUS = Path(__file__).parents[2] / "benchmarks" / "corpus"
 REFUSED = """\
@@ -75,9 +77,94 @@ def test_a_manifest_names_scripts_and_how_to_run_them(projects: Path, tmp_path: 
     assert Entry.from_json(json.loads(json.dumps(entries.scripts[0].to_json()))) == entries.scripts[0]
 
 
-@pytest.mark.parametrize("manifest", sorted(CORPUS.glob("*.toml")), ids=lambda path: path.stem)
-def test_the_manifests_of_the_corpus_are_read(tmp_path: Path, manifest: Path) -> None:
-    assert load(manifest, tmp_path).scripts
+def test_the_tags_of_the_corpus_are_those_that_its_readme_describes(tmp_path: Path) -> None:
+    """Each with as many scripts and repositories as its table says, and no script without one."""
+    scripts = load(CORPUS / "manifest.toml", tmp_path).scripts
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (\d+) \| (\d+) \|", (CORPUS / "README.md").read_text(), re.MULTILINE)
+    tagged: dict[str, list[Entry]] = {}
+    for entry in scripts:
+        for tag in entry.tags:
+            tagged.setdefault(tag, []).append(entry)
+    counts = {tag: (len(found), len({entry.repository for entry in found})) for tag, found in tagged.items()}
+    assert counts == {tag: (int(scripts), int(repositories)) for tag, scripts, repositories in rows}
+    assert all(entry.tags for entry in scripts)
+
+
+TAGGED = """\
+[[script]]
+repository = "good"
+script = "train.py"
+tags = ["pictures", "short"]
+
+[[script]]
+repository = "refused"
+script = "full.py"
+tags = ["texts"]
+
+[[script]]
+repository = "old"
+script = "train.py"
+"""
+
+
+@pytest.fixture
+def tagged(tmp_path: Path) -> Path:
+    """A manifest of the three projects, of which one has two tags, one has one and one none."""
+    path = tmp_path / "tagged.toml"
+    path.write_text(TAGGED)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("tags", "names"),
+    [
+        ((), ["good", "refused", "old"]),
+        (("pictures",), ["good"]),
+        (("pictures", "short"), ["good"]),
+        (("texts", "short"), ["good", "refused"]),
+    ],
+)
+def test_tags_pick_scripts_of_a_manifest(projects: Path, tagged: Path, tags: tuple[str, ...], names: list[str]) -> None:
+    entries = load(tagged, projects, tags)
+    assert [entry.repository for entry in entries.scripts] == names
+    assert [Entry.from_json(json.loads(json.dumps(each.to_json()))) for each in entries.scripts] == [*entries.scripts]
+
+
+def test_the_command_evaluates_what_a_tag_picks(autodist: Autodist, projects: Path, tagged: Path) -> None:
+    options = ["--root", projects, "--no-run", "--tag", "pictures", "--tag", "texts"]
+    result = autodist("evaluate", tagged, *options)
+    assert "1 refused" in result.output and len(Path("evaluation.jsonl").read_text().splitlines()) == 2
+    assert autodist("evaluate", tagged, *options, "--only", "nobody").exit_code == 2
+
+
+@pytest.mark.parametrize("tag", ["nobody", "", "Texts"])
+def test_an_unknown_tag_is_one_line_with_those_there_are(
+    autodist: Autodist, projects: Path, tagged: Path, tag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"error: {tagged}: no tag {tag!r}, there are pictures, short, texts\n"
+    result = autodist("evaluate", tagged, "--root", projects, "--tag", "texts", "--tag", tag)
+    assert result.exit_code == 2 and result.stderr == line
+    assert mutations.main([str(tagged), "--root", str(projects), "--tag", tag]) == 2
+    assert capsys.readouterr().err == line
+
+
+def test_a_folder_and_a_manifest_without_tags_say_so(autodist: Autodist, projects: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain.toml").write_text('[[script]]\nscript = "good/train.py"\n')
+    for source, reason in ((projects, "whose scripts have no tags"), (tmp_path / "plain.toml", "no script has any")):
+        result = autodist("evaluate", source, "--tag", "texts")
+        assert result.exit_code == 2 and reason in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_a_tag_runs_no_script_again(projects: Path) -> None:
+    found = [attempt(Entry("good", "train.py", tags=tags), setting(projects)) for tags in ((), ("pictures",))]
+    assert found[0].digest == found[1].digest
+
+
+def test_mutations_are_of_the_scripts_that_a_tag_picks(projects: Path, tagged: Path) -> None:
+    found = mutations.corpus(load(tagged, projects, ["texts"]))
+    assert [(name, script.name) for name, script, _ in found] == [("refused/full.py", "full.py")]
+    with pytest.raises(SystemExit, match="2"):
+        mutations.main(["--tag", "texts"])
 
 
 @pytest.mark.parametrize(
@@ -85,9 +172,11 @@ def test_the_manifests_of_the_corpus_are_read(tmp_path: Path, manifest: Path) ->
     [
         ("x = [", "not valid TOML"),
         ("x = 1", "holds no"),
+        ('script = ["a.py"]', "holds no"),
         ('[[script]]\nscript = "a.py"\nargz = []', "no option 'argz'"),
         ("[[script]]\nargs = []", "must be texts"),
         ('[[script]]\nscript = "a.py"\nargs = "--epochs 1"', "list of texts"),
+        ('[[script]]\nscript = "a.py"\ntags = "pictures"', "`tags` must be a list of texts"),
         ('[[script]]\nscript = "a.py"\nexpect = "wonder"', "must be one of"),
         ('[[script]]\nscript = "a.py"\nenv = {A = 1}', "table of texts"),
         ('[[script]]\nscript = "a.py"\nmend = ["a"]', "table of texts"),

@@ -1,5 +1,5 @@
-"""What a ninth list of public scripts taught, vision: axes counted from the last one, passes by `list(loader)`, tuples
-of loaders that are unpacked for one trainer or another."""
+"""Pictures in other shapes: axes counted from the last one, passes by `list(loader)`, tuples of loaders that are
+unpacked for one trainer or another."""
 
 from __future__ import annotations
 

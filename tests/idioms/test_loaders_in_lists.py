@@ -1,4 +1,4 @@
-"""What an eighth list of public scripts taught, vision: models by setting, loaders in lists, labels of batches."""
+"""Models by setting, loaders in lists, labels of batches."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a tenth list of public scripts taught, vision: `nn.DataParallel` around a part of a model, parts of it that are
-called past its forward pass, batch sizes by another name, and log files that are gone on with."""
+"""`nn.DataParallel` around a part of a model, parts of it that are called past its forward pass, batch sizes by
+another name, and log files that are gone on with."""
 
 from __future__ import annotations
 

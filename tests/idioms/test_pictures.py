@@ -1,4 +1,4 @@
-"""What pictures of the thirteenth list of public scripts taught."""
+"""Trainings on pictures: shares of a batch, folders that rank 0 makes, keys of a wrapper, masks of data."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""From public scripts for recommenders and graphs: samples that are drawn for each user, models that keep a graph,
-tables of loaders whose names are put together."""
+"""Recommenders and graphs: samples that are drawn for each user, models that keep a graph, tables of loaders whose
+names are put together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sixth list of public scripts taught: packages with commands, registries, einops, pieces of tensors."""
+"""Packages with commands, registries, einops, pieces of tensors."""
 
 from __future__ import annotations
 

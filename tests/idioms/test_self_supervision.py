@@ -1,4 +1,5 @@
-"""What the thirteenth list of public scripts taught of generative and self-supervised models."""
+"""Generative and self-supervised models: samples that follow their gradients, layers that are never used, pictures
+side by side."""
 
 from __future__ import annotations
 

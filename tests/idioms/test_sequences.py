@@ -1,4 +1,5 @@
-"""What the thirteenth list of public scripts taught: texts, sequences, tables and graphs."""
+"""Texts and sequences: lengths that are no number of samples, fields of batches that functions and modules are
+given."""
 
 from __future__ import annotations
 

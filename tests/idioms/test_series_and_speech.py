@@ -1,4 +1,4 @@
-"""What a ninth list of public scripts, texts, series, speech, tables, graphs and science, does in its own way."""
+"""Series and speech: padding, packed sequences, loops through a batch by its size, models called by `forward`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the twelfth list of public scripts taught."""
+"""Small trainings from end to end: files that rank 0 writes, modes of a model, noise, names that loops bind."""
 
 from __future__ import annotations
 

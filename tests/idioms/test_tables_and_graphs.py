@@ -1,4 +1,4 @@
-"""What a tenth list of public scripts, texts, series, tables, graphs and science, does in its own way."""
+"""Tables and graphs: samples along another axis, loaders side by side, models in containers."""
 
 from __future__ import annotations
 

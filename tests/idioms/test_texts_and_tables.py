@@ -1,4 +1,5 @@
-"""What texts, speech, time series and tables of the seventh list of public scripts taught."""
+"""Texts and tables: losses over sentences, what is gathered of samples, what is drawn for a batch, loaders of
+phases."""
 
 from __future__ import annotations
 
