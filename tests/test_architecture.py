@@ -182,8 +182,9 @@ PLACEMENT = """
 """
 
 SOLVE = """
-    sources
-    batches
+    cuts
+    sources | costs | demands
+    batches | alone
     sizes | steps
 """
 
