@@ -29,11 +29,12 @@ PURE = (
 LEAVING = (ast.Break, ast.Continue, ast.Return)
 
 
-def deferrals(run: Interpreter, models: list[Model]) -> Iterator[Deferral]:
-    """Backward passes before which a sharded model is told whether a step follows, so that gradients are reduced once.
+def deferrals(run: Interpreter, models: list[Model], sharded: bool) -> Iterator[Deferral]:
+    """Backward passes before which a model is told whether a step follows, so that gradients are reduced once.
 
-    Only where each window ends in a pass that reduces them, or what is left of one is carried over: gradients that
-    are kept whole are not seen by `zero_grad`, nor by what reads gradients in between.
+    Of a ``sharded`` one, only where each window ends in a pass that reduces them, or what is left of one is carried
+    over: gradients that are kept whole are not seen by `zero_grad`, nor by what reads gradients in between. Others are
+    told ahead of the forward pass, which prepares for the reduction.
     """
     seen: set[ast.AST] = set()
     for event in run.of("backward"):
@@ -46,9 +47,26 @@ def deferrals(run: Interpreter, models: list[Model]) -> Iterator[Deferral]:
         if not isinstance(loop, (ast.For, ast.While)) or _within("backward", loop, event.source, run) != {node}:
             continue
         target = _target(event, loop, run, models)
-        last = _inside(loop, event, run) or _after(loop, event, run)
-        if target is not None and last is not None:
-            yield Deferral(Site(event.source, event.source.statement(node)), target, last)
+        if target is None:
+            continue
+        statement = event.source.statement(node)
+        first = statement if sharded else _forward(loop, event, run)
+        last = _inside(loop, event, run, first, sharded) or _after(loop, event, run) if first is not None else None
+        if first is not None and last is not None:
+            yield Deferral(Site(event.source, first), target, last)
+
+
+def _forward(loop: ast.For | ast.While, event: Event, run: Interpreter) -> ast.stmt | None:
+    """The statement of a loop in which the first forward pass is run, if that stands there ahead of the backward
+    pass in any case."""
+    source = event.source
+    inside = {*source.ancestors(event.node), source.statement(event.node)}
+    held = [each for each in loop.body if each in inside]
+    ahead = loop.body[: loop.body.index(held[0]) + 1] if held else []
+    passes = [each for each in run.of("forward") if each.grad and loop in {*each.source.ancestors(each.node)}]
+    passes += [each for each in run.of("forward") if each.grad and any(call.node in inside for call in each.calls)]
+    places = {place for each in passes for place in (each.node, *(c.node for c in each.calls if c.node is not None))}
+    return next((each for each in ahead if not places.isdisjoint(ast.walk(each))), None)
 
 
 def _within(kind: str, node: ast.AST, source: Source, run: Interpreter) -> set[ast.AST]:
@@ -83,7 +101,7 @@ def _target(event: Event, loop: ast.AST, run: Interpreter, models: list[Model]) 
 # -------------------------------------------------------------------- the two forms
 
 
-def _inside(loop: ast.For | ast.While, event: Event, run: Interpreter) -> str | None:
+def _inside(loop: ast.For | ast.While, event: Event, run: Interpreter, first: ast.stmt, sharded: bool) -> str | None:
     """`if (i + 1) % steps == 0: optimizer.step()` after the backward pass, in the same loop."""
     source = event.source
     steps = _within("step", loop, source, run)
@@ -95,13 +113,17 @@ def _inside(loop: ast.For | ast.While, event: Event, run: Interpreter) -> str | 
     before = next((a for a in (source.statement(event.node), *source.ancestors(event.node)) if a in block), None)
     if before is None or not isinstance(before, ast.stmt) or block.index(before) >= block.index(condition):
         return None
+    if first in block:
+        before = first
+    elif not sharded:
+        return None
     between = block[block.index(before) : block.index(condition)]
     counts = any(isinstance(n, ast.Mod) for n in ast.walk(condition.test))
     if not counts or not _is_same(condition.test, between, source, run):
         return None
     if _reads_gradients(run, condition) or not _only_there(condition, loop, source, run):
         return None
-    if not _clears_only(condition, event, run) and not _ends_with_loader(condition.test, loop):
+    if sharded and not _clears_only(condition, event, run) and not _ends_with_loader(condition.test, loop):
         return None
     return source.code(condition.test)
 

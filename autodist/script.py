@@ -270,8 +270,8 @@ class RowMean:
 
 @dataclass(frozen=True)
 class Deferral:
-    """A backward pass of an accumulation: ``target`` is the name of the model, ``last`` the expression that says
-    whether a step follows."""
+    """A backward pass of an accumulation, or the forward pass ahead of it. ``target`` is the name of the model, ``last``
+    the expression that says whether a step follows."""
 
     site: Site
     target: str
@@ -554,6 +554,8 @@ class TrainingScript:
     """Sums over a rank's samples that losses add to means."""
     gathered: tuple[Reduction, ...] = ()
     """Rows, and numbers of rows, that a loss compares with each other: those of all ranks, gradients and all."""
+    deferrals: tuple[Deferral, ...] = ()
+    """Where models that are replicated are told whether a step follows."""
     reductions: tuple[Reduction, ...] = ()
     unwraps: tuple[Site, ...] = ()
     shuttled: tuple[Site, ...] = ()

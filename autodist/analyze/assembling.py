@@ -25,6 +25,7 @@ from autodist import (
     while_importing,
     worker_seeds,
 )
+from autodist.accumulation import deferrals
 from autodist.analyze.batch_sizes import whole_and_shared
 from autodist.analyze.beginning import (
     downloads,
@@ -259,6 +260,7 @@ def assembled(
         own_gradients=own_gradients,
         previews=tuple(previewed),
         followers=tuple(followers),
+        deferrals=() if run.plan.bare or is_distributed(run) else tuple(deferrals(run, models, sharded=False)),
         reductions=tuple(reductions),
         unwraps=tuple(meant),
         shuttled=shuttling.calls,

@@ -55,7 +55,7 @@ def shards(run: Interpreter, models: list[Model]) -> Shards:
         formats=tuple(_formats(run, ours)),
         files=tuple(_files(run)) if ours else (),
         file_tests=tuple(_file_tests(run)),
-        deferrals=tuple(deferrals(run, models)),
+        deferrals=tuple(deferrals(run, models, sharded=True)),
         nested=tuple(_unique(nested(models))),
         replaced=tuple({site.node: (site, cut) for site, cut in replaced(run, models)}.values()),
         put_aside=tuple(_unique(put_aside(run, models))),
