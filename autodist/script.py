@@ -270,8 +270,8 @@ class RowMean:
 
 @dataclass(frozen=True)
 class Deferral:
-    """A backward pass of an accumulation, or the forward pass ahead of it. ``target`` is the name of the model, ``last``
-    the expression that says whether a step follows."""
+    """A backward pass of an accumulation, or the forward pass ahead of it. ``target`` is the name of the model, and
+    ``last`` the expression that says whether a step follows."""
 
     site: Site
     target: str

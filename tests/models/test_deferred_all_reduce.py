@@ -3,6 +3,7 @@ last one before it."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ for epoch in range(2):
 def told(folder: Path, text: str, strategy: Strategy = Strategy.DDP) -> list[str]:
     """The lines that tell a model, each with the one below it."""
     lines = converted(folder, HEAD + text, strategy)[0].splitlines()
-    return [f"{one.strip()} | {below.strip()}" for one, below in zip(lines, lines[1:], strict=False) if LAST in one]
+    return [f"{one.strip()} | {below.strip()}" for one, below in pairwise(lines) if LAST in one]
 
 
 @pytest.mark.parametrize(
