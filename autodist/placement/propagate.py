@@ -31,6 +31,7 @@ from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Value, h
 
 MOST_AXES = 5
 SOURCES = (BATCH, FIELDS)
+LOADED = (BATCH, FIELDS, SAMPLE)
 UNTOLD = "object."
 """Begins the names of methods whose owner is not known."""
 
@@ -395,7 +396,8 @@ class _Propagation:
             if region.kind == "loop":
                 over = self._operand(region.subject)
                 tuples = any(self._gives_several(each) for each in region.subject.operations)
-                batches = not region.subject.operations  # of a loader, or of several side by side
+                given = held(region.subject)  # of a loader, or of several side by side
+                batches = any(each.name in LOADED or each in self._plan.placed for each in given)
                 if isinstance(over, Each) or isinstance(over, Shard) and not (tuples or batches):
                     return isinstance(over, Each) or over.axis == 0
         return False

@@ -92,7 +92,7 @@ def test_spawned_ranks_have_one_too(tmp_path: Path) -> None:
 def test_it_ends_with_0(tmp_path: Path) -> None:
     code, _ = converted(tmp_path, script(JOIN, "pass"))
     (tmp_path / "ranks.py").write_text(code)
-    launched(tmp_path, "ranks.py", 2)
+    launched(tmp_path, "ranks.py", 2, fresh=True)
 
 
 def test_the_group_that_is_emitted_has_it(tmp_path: Path) -> None:

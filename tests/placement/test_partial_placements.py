@@ -12,6 +12,7 @@ from test_by_numbers import joins
 from trials import SHARES, SIZE, TABLE, resolved
 
 from autodist.placement import Call, Operand, Partial, PerRank, Placement, Replicate, Shard, transfer
+from autodist.placement.lattice import SUMMED
 
 PLACEMENTS: tuple[Placement, ...] = (
     Replicate(),
@@ -116,7 +117,7 @@ def test_one_number(name: str, run: Callable[..., Any] | None) -> None:
         ("operator.truediv", (Partial("sum"), Partial("sum", "rows")), Partial("mean", "rows")),
         ("operator.truediv", (Partial("sum"), Replicate()), Partial("sum")),
         ("operator.neg", (Partial("mean", "rows"),), Partial("mean", "rows")),
-        ("operator.neg", (Partial("sum", "rows"),), Partial("sum")),
+        ("operator.neg", (Partial("sum", "rows"),), Partial("sum", SUMMED + "rows")),
         ("torch.clone", (Partial("max"),), Partial("max")),
         ("torch.max", (Partial("max"),), Partial("max")),
         ("torch.sum", (Partial("mean", "rows"),), Partial("mean", "rows")),
