@@ -3,8 +3,9 @@
 A script finds what one finds that Python has just started for, and ends at the top of a program, so that Python does at
 its end what it always does. The process takes a JSON line for each launch, and answers with one when it is over.
 
-As users start them, in new interpreters, scripts run where tests say `launched(..., fresh=True)`: test_while_importing, test_endings,
-test_devices, test_without_group, test_orders_follow_seeds; and test_proof and test_evaluate run the command as it is.
+As users start them, in new interpreters, scripts run where tests say `launched(..., fresh=True)`: test_while_importing,
+test_devices, test_without_group, test_orders_follow_seeds, test_endings; test_proof and test_evaluate run the command
+as it is.
 """
 
 from __future__ import annotations
