@@ -45,7 +45,6 @@ UNSEEN = {
     "full_batch_words": "see above: no source is found",
     "memory_in_backward": "rows that a backward pass of the script's own keeps",
     "nanogpt_get_batch": "batches of an evaluation, of which the analysis gives each rank its share as well",
-    "one_sample_after_the_other": "rounds of a loop over samples that are counted, `seen += 1`",
     "trainer_other_module": "one call makes all loaders, and nothing tells them apart: the analysis shares out all",
     "wgan_split_calls": "noise that is resized and drawn in place",
     "writer_by_getattr": "`i * loader.batch_size`, of a batch size that becomes each rank's",
