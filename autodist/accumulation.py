@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 
 from autodist.interpreter import Event, Interpreter
@@ -47,7 +48,7 @@ def deferrals(run: Interpreter, models: list[Model], sharded: bool) -> Iterator[
         if not isinstance(loop, (ast.For, ast.While)) or _within("backward", loop, event.source, run) != {node}:
             continue
         target = _target(event, loop, run, models)
-        if target is None:
+        if target is None or not _is_in_any_case(node, loop, event.source):
             continue
         statement = event.source.statement(node)
         first = statement if sharded else _forward(loop, event, run)
@@ -123,9 +124,17 @@ def _inside(loop: ast.For | ast.While, event: Event, run: Interpreter, first: as
         return None
     if _reads_gradients(run, condition) or not _only_there(condition, loop, source, run):
         return None
-    if sharded and not _clears_only(condition, event, run) and not _ends_with_loader(condition.test, loop):
+    kinds = ("optimizer_zero_grad", "model_zero_grad") if sharded else ("step",)
+    alone = _happens_only(kinds, condition, event, run)
+    if not alone and not (sharded and _ends_with_loader(condition.test, loop)):
         return None
     return source.code(condition.test)
+
+
+def _is_in_any_case(node: ast.AST, loop: ast.AST, source: Source) -> bool:
+    """Whether each round of a loop comes to a node that does not leave the round before."""
+    around = itertools.takewhile(lambda each: each is not loop, source.ancestors(node))
+    return all(isinstance(each, (ast.With, ast.expr, ast.Expr)) for each in around)
 
 
 def _condition(step: ast.AST, loop: ast.AST, source: Source) -> ast.If | None:
@@ -185,9 +194,9 @@ def _only_there(condition: ast.AST, loop: ast.AST, source: Source, run: Interpre
     return all(_within(kind, loop, source, run) <= _within(kind, condition, source, run) for kind in kinds)
 
 
-def _clears_only(condition: ast.AST, event: Event, run: Interpreter) -> bool:
-    """Whether gradients are cleared where the step is, or before all backward passes."""
-    for kind in ("optimizer_zero_grad", "model_zero_grad"):
+def _happens_only(kinds: tuple[str, ...], condition: ast.AST, event: Event, run: Interpreter) -> bool:
+    """Whether gradients are cleared, or applied, where the step is, or before all backward passes."""
+    for kind in kinds:
         for each in run.of(kind):
             first = not each.loops and each.order < event.order
             places = (each.node, *(call.node for call in each.calls if call.node is not None))

@@ -106,8 +106,21 @@ def test_a_loop_over_micro_steps(tmp_path: Path, zygote: Zygote | None) -> None:
         ("        if (i + 1) % 4 == 0:\n", "        if True:\n"),
         ("        loss.backward()", "        i = 2 * i\n        loss.backward()"),
         ("model(x)", "torch.compile(model)(x)"),
+        ("    print(", "    optimizer.step()\n    optimizer.zero_grad()\n    print("),
+        ("    print(", "    optimizer.step()\n    print("),
+        ("        loss.backward()\n", "        if loss > 0:\n            loss.backward()\n"),
     ],
-    ids=["clipped each time", "gradients are read", "two passes", "each time", "counted anew", "compiled"],
+    ids=[
+        "clipped each time",
+        "gradients are read",
+        "two passes",
+        "each time",
+        "counted anew",
+        "compiled",
+        "what is left is stepped by at the end",
+        "what is left is stepped by and kept",
+        "the last pass may be left out",
+    ],
 )
 def test_elsewhere_each_pass_reduces(tmp_path: Path, old: str, new: str) -> None:
     assert told(tmp_path, EACH.replace(old, new, 1)) == []
