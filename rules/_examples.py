@@ -19,3 +19,19 @@ for epoch in range(2):
         loss.backward()
         optimizer.step()
 """
+
+EACH_STEP = """\
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+EVERY_FOURTH = """\
+        loss.backward()
+        if (i + 1) % 4 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+ACCUMULATING = PLAIN.replace("for x, y in loader", "for i, (x, y) in enumerate(loader)").replace(
+    EACH_STEP, EVERY_FOURTH
+)
+"""The same, where gradients of four batches are added up for a step."""

@@ -6,26 +6,14 @@ from autodist.edits import InsertBefore
 from autodist.rule import REPLICATED, Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
-from ._examples import PLAIN
+from ._examples import ACCUMULATING, PLAIN
 from ._preamble import planned
 
-STEP = """\
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-"""
-EACH = """\
-        loss.backward()
-        if (i + 1) % 4 == 0:
-            optimizer.step()
-            optimizer.zero_grad()
-"""
-ACCUMULATE = PLAIN.replace("for x, y in loader", "for i, (x, y) in enumerate(loader)").replace(STEP, EACH)
 FORWARD = "        loss = nn.functional.mse_loss(model(x), y)\n"
 LAST = "        model.require_backward_grad_sync = (i + 1) % 4 == 0\n"
 
 EXAMPLES = [
-    Example(before=ACCUMULATE, after=ACCUMULATE.replace(FORWARD, LAST + FORWARD)),
+    Example(before=ACCUMULATING, after=ACCUMULATING.replace(FORWARD, LAST + FORWARD)),
     Example(before=PLAIN, after=None),
 ]
 

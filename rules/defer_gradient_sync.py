@@ -6,29 +6,17 @@ from autodist.edits import InsertBefore
 from autodist.rule import SHARDED, Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
-from ._examples import PLAIN
+from ._examples import ACCUMULATING, EVERY_FOURTH, PLAIN
 from ._preamble import planned
 
-STEP = """\
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-"""
-EACH = """\
-        loss.backward()
-        if (i + 1) % 4 == 0:
-            optimizer.step()
-            optimizer.zero_grad()
-"""
-TAIL = EACH.replace("            optimizer.zero_grad()\n", "")
-ACCUMULATE = PLAIN.replace("for x, y in loader", "for i, (x, y) in enumerate(loader)").replace(STEP, EACH)
+TAIL = EVERY_FOURTH.replace("            optimizer.zero_grad()\n", "")
 LAST = "        model.set_requires_gradient_sync((i + 1) % 4 == 0)\n"
 # a tail that is not stepped is cleared by the next epoch: nothing may be kept whole until then
-CLEARED = ACCUMULATE.replace(EACH, TAIL).replace("    for i,", "    optimizer.zero_grad()\n    for i,")
+CLEARED = ACCUMULATING.replace(EVERY_FOURTH, TAIL).replace("    for i,", "    optimizer.zero_grad()\n    for i,")
 
 EXAMPLES = [
     Example(
-        before=ACCUMULATE, after=ACCUMULATE.replace("        loss.backward()\n", LAST + "        loss.backward()\n")
+        before=ACCUMULATING, after=ACCUMULATING.replace("        loss.backward()\n", LAST + "        loss.backward()\n")
     ),
     Example(before=CLEARED, after=None),
     Example(before=PLAIN, after=None),
