@@ -170,6 +170,8 @@ TRACE = """
 
 PLACEMENT = """
     propagate
+    in_place
+    reading
     placements | plan
     subscripts
     arguments | shapes
@@ -183,8 +185,10 @@ PLACEMENT = """
 
 SOLVE = """
     cuts
-    sources | costs | demands
-    batches | alone
+    search | costs
+    facts
+    sources | demands
+    batches | alone | written
     sizes | steps
 """
 

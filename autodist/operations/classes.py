@@ -15,8 +15,9 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     "same": ("gives the same numbers, in another place or form: `x.clone()`", {}),
     "linear": ("is linear in the number that it is given: `-x`", {}),
     "elementwise": (
-        "computes each number from those in the same place: `x.exp()`; with `compares`, a test: `x > y`",
-        {"compares": bool},
+        "computes each number from those in the same place: `x.exp()`; with `compares`, a test: `x > y`; with "
+        "`invariant`, the same of numbers that are all several times as large: `x.sign()`",
+        {"compares": bool, "invariant": bool},
     ),
     "add": ("adds or subtracts", {}),
     "multiply": ("multiplies number by number", {}),
@@ -31,6 +32,7 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     "select": ("takes one entry along an axis, which is gone: `x.select(1, 0)`", AXIS),
     "repeat_each": ("repeats each entry along an axis behind itself: `x.repeat_interleave(2, 0)`", AXIS),
     "filter": ("takes the numbers that a mask of the same shape marks", {}),
+    "places": ("tells the places of the numbers that are not zero: `torch.nonzero(mask)`", {}),
     "concatenate": ("lays tensors behind each other along an axis", AXIS),
     "stack": ("lays tensors behind each other along a new axis", AXIS),
     # products
@@ -61,6 +63,15 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     "sample_loss": (
         "has one loss for each sample; batch: the samples' axis in the first operand",
         {"reduction": int, "batch": int},
+    ),
+    "histogram": (
+        "counts how often numbers occur, up to the one that an argument says; told and at: its name and position",
+        {"told": str, "at": int},
+    ),
+    "scatter": (
+        "adds numbers to those of a tensor, at places that others tell; accumulate: the argument without which it "
+        "replaces them",
+        {"accumulate": str},
     ),
     # sizes, draws, containers
     "length": ("gives the size of an axis, or with `all` the number of all numbers", {**AXIS, "all": bool}),

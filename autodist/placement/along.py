@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from autodist.placement.by_number import NONLINEAR, aligned, partials
 from autodist.placement.call import Call
 from autodist.placement.lattice import Partial, Placement, Replicate, Shard, is_linear, join, multiple, told
@@ -91,6 +93,22 @@ def filtered(call: Call) -> Placement:
     if partials(call):
         return call.apart(SAMPLES_BESIDE)
     return Shard(0, rows=call.operands[-1].name or "what is marked") if isinstance(found, Shard) else found
+
+
+def places(call: Call) -> Placement:
+    """The places of what is not zero: each rank counts its own, and together they are as many as those of all."""
+    found = aligned(call)
+    if partials(call) or not isinstance(found, Shard):
+        return call.apart(SAMPLES_BESIDE) if partials(call) else found
+    return replace(call.apart(BY_PLACE), rows=call.first.name or "what is not zero")
+
+
+def histogram(call: Call) -> Placement:
+    """How often numbers occur: the ranks' numbers add up, if all count the same ones."""
+    found = aligned(call)
+    if partials(call) or not isinstance(found, Shard):
+        return call.apart(NONLINEAR) if partials(call) else found
+    return Partial("sum") if call.is_told else call.apart("it depends on the numbers which of them are counted")
 
 
 def concatenate(call: Call) -> Placement:

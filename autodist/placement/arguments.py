@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping
 from autodist import operations
 from autodist.placement.call import Call
 from autodist.program import UNKNOWN, Operation, Value
+from autodist.trace import things
 from autodist.trace.things import Sequence
 
 METHODS = "torch.Tensor."
 OTHER_SIZE = 1_000_003
 """Stands for a size that is a setting of the script: no product of other sizes."""
-ZEROS = ("zeros", "zeros_like", "new_zeros")
+ZEROS = ("zeros", "zeros_like", "new_zeros", ".empty", "empty_like", "new_empty")
+"""Names of what sums begin with, or what is filled before it is read."""
 FIELDS_OF_RESULTS = frozenset(["torch.Tensor.values", "torch.Tensor.indices"])
 """Names of what an operation gives of several tensors."""
 TYPES = (".Tensor", "FloatTensor", "DoubleTensor", "LongTensor", "IntTensor", "HalfTensor", "BoolTensor")
@@ -46,6 +48,13 @@ def keys_of(key: Value) -> list[Value]:
     return [key] if told is None or any(getattr(each, "kind", "") == "list" for each in key.things) else told
 
 
+def keys(value: Value) -> Iterator[Value]:
+    """The keys of dicts that were made without any."""
+    for each in value.things:
+        if isinstance(each, things.Mapping) and not each.entries and each.keys.operations:
+            yield each.keys
+
+
 def is_zero(value: Value) -> bool:
     """Whether it is what sums begin with."""
     zeros = [each for each in value.operations if gives_zeros(each)]
@@ -54,8 +63,15 @@ def is_zero(value: Value) -> bool:
     return all(each[1] in (0, None) for each in value.constants)
 
 
+def begins_with_zero(value: Value) -> bool:
+    """Whether no constant but zero is among what it may be."""
+    return all(each[1] in (0, None) for each in value.constants)
+
+
 def gives_zeros(operation: Operation) -> bool:
     """`torch.zeros(3)`, `torch.zeros(1).to(device)`, `torch.tensor(0.0)`"""
+    if operation.name.endswith(".zero_"):
+        return True
     if operation.name.endswith(ZEROS):
         return not any(each.operations for each in operation.inputs)
     if operation.name.endswith((".to", ".cuda", ".double", ".float", ".tensor", ".array")) and operation.inputs:
@@ -126,8 +142,22 @@ def call(operation: Operation, known: operations.Operation) -> Call:
         reduction=reduction if isinstance(reduction, str) else "mean",
         training=False,  # statistics of batches are those of all ranks
         batch_first=any(_is_true(each) for each in _settings_of("batch_first", settings, operation)),
+        is_told=_is_told(operation, known),
         leaves_out=any(each in settings for each in ("ignore_index", "weight")) and known.cls == "sample_loss",
     )
+
+
+def _is_told(operation: Operation, known: operations.Operation) -> bool:
+    """Whether it is given the argument that the table names."""
+    name, at = known.parameters.get("told"), known.parameters.get("at")
+    return name is None or name in operation.keywords or isinstance(at, int) and at < len(operation.inputs)
+
+
+def accumulates(operation: Operation, known: operations.Operation) -> bool:
+    """Whether it adds to the numbers in some places, and does not replace them."""
+    name = known.parameters.get("accumulate")
+    told = operation.keywords.get(str(name), Value())
+    return name is None or told.constant is True or told.constant == "sum"
 
 
 def _settings_of(name: str, settings: Mapping[str, Value], operation: Operation) -> Iterator[Value]:

@@ -118,4 +118,5 @@ def divide(call: Call) -> Placement:
     if isinstance(above, Partial) and isinstance(below, Partial):
         if (above.reduce, below.reduce) == ("sum", "sum"):
             return Partial("mean", below.weight or call.operands[1].name or "what it is divided by")
-    return call.apart("it divides by a number that is each rank's own")
+    apart = call.apart("it divides by a number that is each rank's own")
+    return replace(apart, over=counted(below)) if isinstance(above, Replicate) else apart

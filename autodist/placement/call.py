@@ -44,6 +44,8 @@ class Call:
     reduction: str = "mean"
     training: bool = True
     batch_first: bool = False
+    is_told: bool = True
+    """Whether it is given the argument that the table names."""
     leaves_out: bool = False
     """Whether a loss leaves out or weighs targets: `ignore_index=0`, or weights of classes, which are no operand."""
     parameters: Mapping[str, object] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 Reduce: TypeAlias = Literal["sum", "mean", "max", "min"]
@@ -26,6 +26,8 @@ class Shard:
     order: str = ""
     rows: str = "rows"
     """What counts the entries along that axis: of a batch, as many on all ranks; else the value that picked them."""
+    in_parts: bool = field(default=False, compare=False)
+    """Whether the entries are parts of samples: `x.flatten()`. The ranks' samples take turns, and not their parts."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,10 @@ class PerRank:
 
     operation: str
     reason: str
+    rows: str = ""
+    """What counts its entries, where the ranks' numbers of them add up to that of the global value: `x.nonzero()`."""
+    over: str = ""
+    """The number by which it is divided, alike on all ranks but for that: `100 / len(x)`."""
 
 
 Placement: TypeAlias = Replicate | Shard | Partial | Each | PerRank

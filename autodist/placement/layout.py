@@ -47,7 +47,8 @@ def view(call: Call) -> Placement:
     for at, size in enumerate(call.sizes):
         if size in (-1, None):
             fits = None not in before and prod(each or 0 for each in before) == prod(s or 0 for s in call.sizes[:at])
-            return Shard(at) if fits else _behind_others(call, at, len(call.sizes) - 1)
+            merged = call.first.axes - shard > len(call.sizes) - at
+            return Shard(at, in_parts=merged) if fits else _behind_others(call, at, len(call.sizes) - 1)
     return call.apart(WRITTEN)
 
 
@@ -70,7 +71,9 @@ def flatten(call: Call) -> Placement:
     """One axis of several: of all, if none is told."""
     shard, axes = call.first.shard, call.first.axes
     start, end = (each % axes for each in (*_told(call), 0, -1)[:: 1 if len(_told(call)) != 1 else 2][:2])
-    if shard is None or shard <= start:
+    if shard is not None and shard == start:
+        return Shard(shard, in_parts=end > start)
+    if shard is None or shard < start:
         return call.first.placement
     if shard <= end:
         return call.apart(OF_ALL) if start else _behind_others(call, start, axes - 1 - end)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from autodist.placement import arguments
-from autodist.placement.lattice import Placement, join
+from autodist.placement.lattice import Placement, Replicate, join
 from autodist.placement.shapes import Sizes
-from autodist.program import Operation, Value, held
+from autodist.program import VIEWS, Operation, Region, Value, held
 
 
 @dataclass
@@ -17,6 +17,8 @@ class Placements:
 
     of: dict[Operation, Placement] = field(default_factory=dict)
     sizes: dict[Operation, Sizes] = field(default_factory=dict)
+    sample_loops: frozenset[Region] = frozenset()
+    """The loops that go over a rank's samples, one by one."""
     taken: Mapping[Operation, Placement] = field(default_factory=dict)
     """How the operation that is looked at is given results of others, where it has its share of what all ranks have."""
 
@@ -27,8 +29,21 @@ class Placements:
     def joint(self, operations_: Iterable[Operation]) -> Placement | None:
         """How what one of several operations gives lies. What sums begin with lies as they do."""
         known = sorted((each for each in operations_ if each in self.of), key=lambda each: each.number)
-        begun = [each for each in known if not arguments.gives_zeros(each)]
+        begun = [each for each in known if not self.begins(each)] if len(known) > 1 else known
         return joint(self.taken.get(each, self.of[each]) for each in begun or known)
+
+    def begins(self, operation: Operation) -> bool:
+        """Whether it gives what sums begin with, zeros or a part of them, as far as is known: `counts[0]`."""
+        seen, pending = set[Operation](), [operation]
+        while pending:
+            each = pending.pop()
+            if each in seen or each not in self.of or arguments.gives_zeros(each):
+                continue
+            seen.add(each)
+            if each.name.rpartition(".")[2] not in VIEWS or not each.inputs or self.of[each] != Replicate():
+                return False
+            pending += each.inputs[0].operations
+        return True
 
     def size(self, value: Value) -> Sizes:
         """Its sizes, as far as all that may give it agree on them."""

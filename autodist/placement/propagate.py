@@ -11,6 +11,7 @@ from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.placement.call import ROWS, Call, Operand
+from autodist.placement.in_place import InPlace
 from autodist.placement.lattice import (
     Each,
     Partial,
@@ -24,14 +25,13 @@ from autodist.placement.lattice import (
 )
 from autodist.placement.placements import Placements, joint
 from autodist.placement.plan import Plan, Sharded
+from autodist.placement.reading import SOURCES
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.subscripts import subscript
 from autodist.placement.transfer import FUNCTIONS, transfer
-from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Value, held
+from autodist.program import FIELDS, SAMPLE, Operation, Program, Value, held, joined
 
 MOST_AXES = 5
-SOURCES = (BATCH, FIELDS)
-LOADED = (BATCH, FIELDS, SAMPLE)
 UNTOLD = "object."
 """Begins the names of methods whose owner is not known."""
 
@@ -44,12 +44,7 @@ def propagate(
     return _Propagation(program, plan, table or operations.load(), catalog).run()
 
 
-class _Propagation:
-    def __init__(self, program: Program, plan: Plan, table: Table, catalog: Catalog | None) -> None:
-        self._program, self._plan, self._table, self._catalog = program, plan, table, catalog
-        self._found = Placements()
-        self._cyclic = program.cyclic
-
+class _Propagation(InPlace):
     def run(self) -> Placements:
         self._settle(self._program.operations)
         lost = [each for each in self._program.operations if each in self._cyclic]
@@ -57,6 +52,8 @@ class _Propagation:
             for each in lost:  # what they were given at first was not settled yet, and they keep it from round to round
                 self._found.of.pop(each, None)
             self._settle(lost)
+        loops = {loop for each in self._program.operations for loop in each.region.loops}
+        self._found.sample_loops = frozenset(each for each in loops if self._is_over_samples(each))
         return self._found
 
     def _settle(self, first: Iterable[Operation]) -> None:
@@ -111,7 +108,11 @@ class _Propagation:
         if operation.name in arguments.FIELDS_OF_RESULTS:
             return self._operand(operation.inputs[0]), self._found.size(operation.inputs[0])
         if operation.name == "torch.autograd.grad":
-            return self._gradient(operation)
+            return self._gradient(
+                operation, operation.argument("outputs", 0) or Value(), operation.argument("inputs", 1)
+            )
+        if operation.name == "torch.Tensor.grad":
+            return self._gradient(operation, self._losses_of(operation.inputs[0]), operation.inputs[0])
         if operation.name == "sample":
             return self._joined(operation), self._row(operation)
         if operation.owner is not None and "scaler" in getattr(operation.owner, "roles", ()):
@@ -125,6 +126,8 @@ class _Propagation:
         )
         if name.startswith(UNTOLD):
             name = "torch.Tensor." + name.removeprefix(UNTOLD)  # of what is asked as a tensor is
+        if name.endswith(".where") and len(operation.inputs) == 1:
+            name = "torch.nonzero"
         known = self._table.find("torch.Tensor.size" if name == "torch.Tensor.shape" else name)
         if known is None or known.cls not in FUNCTIONS:
             return self._unknown(operation), () if operation.name.startswith("random.") else None
@@ -174,14 +177,19 @@ class _Propagation:
         several = any(self._gives_several(each) for each in over.operations)
         return placement, sizes if several or not sizes else sizes[1:]
 
-    def _size_as(self, size: Value, counts: bool) -> Placement | None:
-        """How a size lies, which may be the number of samples of the whole batch."""
-        return Partial("sum", ROWS) if counts else self._operand(size)
+    def _losses_of(self, value: Value) -> Value:
+        """The losses that are computed from a value, and differentiated."""
+        losses = {op for each in self._program.of("backward") for op in held(joined(each.operation.inputs[:1]))}
+        found, pending = set(value.operations), [*value.operations]
+        while pending:
+            fresh = set(self._program.users[pending.pop()]) - found
+            found |= fresh
+            pending += fresh
+        return Value(frozenset(losses & found))
 
-    def _gradient(self, operation: Operation) -> tuple[Placement | None, Sizes]:
+    def _gradient(self, operation: Operation, of: Value, by: Value | None) -> tuple[Placement | None, Sizes]:
         """The gradients of a loss with regard to samples: those of a mean over a rank's are N times as large."""
-        loss = self._operand(operation.argument("outputs", 0) or Value())
-        by = operation.argument("inputs", 1) or Value()
+        loss, by = self._operand(of), by or Value()
         placement = self._operand(by)
         if loss is None or placement is None:
             return None, None
@@ -218,19 +226,6 @@ class _Propagation:
             return Shard(0)
         return PerRank(operation.name, "it is not known what it computes")
 
-    def _operand(self, value: Value) -> Placement | None:
-        """How a value lies, or what is in it."""
-        found = self._found.joint(held(value))
-        if isinstance(found, Each) and value.things and not value.operations:
-            return Shard(0, rows=self._picked(value) or ROWS)  # a list with one for each sample
-        return found
-
-    def _picked(self, value: Value) -> str:
-        """By what a list has been given some of a rank's samples, and not others; empty if it has all of them."""
-        tests = {op for thing in value.things for op in getattr(thing, "picked", Value()).operations}
-        apart = (each for each in tests if not isinstance(self._found.of.get(each, Replicate()), Replicate))
-        return ",".join(sorted(f"%{each.number}" for each in apart))
-
     def _item(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         """`x[key]`: a field of a batch, a size of a shape, or some numbers of a tensor."""
         base = operation.inputs[0]
@@ -253,32 +248,6 @@ class _Propagation:
         if isinstance(placement, Each) and isinstance(self._operand(key) or Replicate(), (Each, Replicate)):
             return placement, None  # of one sample, by what is that sample's
         return subscript(placement, self._found.size(base), key, self._operand, self._found.size)
-
-    def _stored(self, operation: Operation) -> tuple[Placement | None, Sizes]:
-        """A tensor of which some numbers have been replaced."""
-        base, key, value = operation.inputs
-        old, new, sizes = self._operand(base), self._operand(value) or Replicate(), self._found.size(base)
-        by = self._operand(key) or Replicate()
-        if old is None:
-            return None, None
-        if isinstance(old, Shard):
-            part, _ = subscript(old, sizes, key, self._operand, self._found.size)
-            fits = not isinstance(part, PerRank) and isinstance(new, (Shard, Replicate, Each))
-            return (old if fits else PerRank("setitem", "samples are replaced by what is not theirs")), sizes
-        if operation in self._cyclic and isinstance(by, (Each, Shard)) and self._adds_to_itself(value, base):
-            return Partial("sum"), sizes  # `counts[label] += 1`
-        if old == new:
-            return old, sizes
-        if isinstance(by, Replicate) and (arguments.is_zero(base) or isinstance(new, Replicate)):
-            starts = arguments.is_zero(base) or all(each.name == "setitem" for each in base.operations)
-            return (new if starts and isinstance(old, Replicate) else old), sizes
-        return PerRank("setitem", "each rank puts what it has into a tensor of all"), sizes
-
-    def _adds_to_itself(self, value: Value, base: Value) -> bool:
-        """Whether a value is what a tensor had in some place, and something more."""
-        adding = [each for each in value.operations if each.name == "operator.add"]
-        own = [op for each in adding for v in each.inputs for op in v.operations if op.name == "getitem"]
-        return bool(own) and any(op.inputs[0].operations & base.operations for op in own)
 
     def _first(self, operation: Operation) -> Placement | None:
         """How the first operand of another operation lies for that."""
@@ -305,16 +274,6 @@ class _Propagation:
     def _is_recurrent(self, operation: Operation) -> bool:
         return operation.owner is not None and operation.name.endswith(("nn.LSTM", "nn.GRU", "nn.RNN"))
 
-    def _gives_several(self, operation: Operation) -> bool:
-        """Whether an operation gives a tuple of tensors, and not one."""
-        known = self._table.find(operation.name)
-        if operation.name == "torch.autograd.grad":
-            return True
-        if known is None:
-            return operation.owner is not None and operation.name not in SOURCES
-        along = known.short in arguments.SEVERAL and (len(operation.inputs) > 1 or bool(operation.keywords))
-        return along or known.cls == "sequence" or known.short == "LSTMCell"
-
     def _shape(self, base: Value, operation: Operation) -> Placement | None:
         """`x.shape[0]`"""
         shapes = [each for each in base.operations if each.name in ("torch.Tensor.shape", "torch.Tensor.size")]
@@ -337,6 +296,8 @@ class _Propagation:
             return (placement if isinstance(placement, Shard) else Replicate()), self._found.size(like.inputs[0])
         if known.cls == "random" and any(self._is_apart(each) for each in arguments.drawn_from(operation, known)):
             return PerRank(known.name, "it draws from what each rank has of its own"), None
+        if known.cls == "scatter" and not isinstance(self._operand(operation.inputs[0]), Shard):
+            return self._scattered(operation, known)
         given = list(arguments.operands(operation, known))
         call = arguments.call(operation, known)
         operands: list[Operand] = []
@@ -378,30 +339,6 @@ class _Propagation:
     def _is_apart(self, value: Value) -> bool:
         return not isinstance(self._operand(value) or Replicate(), Replicate)
 
-    def _accumulated(self, operation: Operation, call: Call, placement: Placement) -> Placement:
-        """What a loop over samples adds up: the sum of what each of them adds."""
-        if isinstance(placement, Each):
-            return Partial("sum")
-        parts = [each.placement for each in call.operands if isinstance(each.placement, Each)]
-        sums = [each.placement for each in call.operands if isinstance(each.placement, Partial)]
-        if parts and sums and all(each.reduce == "sum" for each in sums):
-            return Partial("sum")
-        if isinstance(placement, (Replicate, Partial)) and self._goes_over_samples(operation):
-            return Partial("sum")
-        return placement
-
-    def _goes_over_samples(self, operation: Operation) -> bool:
-        """Whether the loop around an operation goes over a rank's samples, one by one."""
-        for region in operation.region.around():
-            if region.kind == "loop":
-                over = self._operand(region.subject)
-                tuples = any(self._gives_several(each) for each in region.subject.operations)
-                given = held(region.subject)  # of a loader, or of several side by side
-                batches = any(each.name in LOADED or each in self._plan.placed for each in given)
-                if isinstance(over, Each) or isinstance(over, Shard) and not (tuples or batches):
-                    return isinstance(over, Each) or over.axis == 0
-        return False
-
     def _spread_out(self, operation: Operation) -> Placement | None:
         """What is replicated, repeated for each of a rank's samples: `token.expand(len(x), -1)`"""
         if self._operand(operation.inputs[0]) != Replicate():
@@ -422,12 +359,6 @@ class _Propagation:
                 if shape.name in ("torch.Tensor.shape", "torch.Tensor.size") and len(shape.inputs) == 1:
                     return shape
         return None
-
-    def _is_only_begun(self, value: Value) -> bool:
-        """Whether all that is known of a sum yet is the zero that it begins with."""
-        placed = [each for each in value.operations if each in self._found.of]
-        zeros = all(arguments.gives_zeros(each) for each in placed)
-        return zeros and not value.things and all(each[1] in (0, None) for each in value.constants)
 
     def _laid_together(
         self, operation: Operation, known: operations.Operation, call: Call

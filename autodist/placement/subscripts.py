@@ -47,10 +47,11 @@ def subscript(
         chosen = lies(each) if each.operations else None
         if axis == sharded and isinstance(chosen, Each):  # `x[i]`, in a loop over the samples
             return chosen, sizes[1:] if sizes else None
-        if axis == sharded and isinstance(chosen, Shard) and isinstance(placement, Shard):
+        places = isinstance(chosen, PerRank) and chosen.rows  # of some of the rank's own
+        if axis == sharded and (isinstance(chosen, Shard) or places) and isinstance(placement, Shard):
             name = ",".join(sorted(f"%{every.number}" for every in each.operations))
             placement = replace(placement, rows=name)
-        kept, wrong = _along(axis == sharded, each, lies, size)
+        kept, wrong = (True, None) if places and axis == sharded else _along(axis == sharded, each, lies, size)
         if wrong is not None and not (sharded is None and isinstance(lies(each), Replicate)):
             return PerRank("getitem", wrong), None
         if kept:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from autodist.operations import Operation
 from autodist.placement import along, by_number, layout, products, samples, sizes
 from autodist.placement.call import Call, Operand
-from autodist.placement.lattice import Each, PerRank, Placement, Replicate, Shard, times
+from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, times
 
 FUNCTIONS: Mapping[str, Callable[[Call], Placement]] = {
     "same": by_number.same,
@@ -26,6 +26,9 @@ FUNCTIONS: Mapping[str, Callable[[Call], Placement]] = {
     "select": along.select,
     "repeat_each": along.repeat_each,
     "filter": along.filtered,
+    "places": along.places,
+    "histogram": along.histogram,
+    "scatter": along.gather,
     "concatenate": along.concatenate,
     "stack": along.stack,
     "contraction": products.contraction,
@@ -72,6 +75,14 @@ def transfer(operation: Operation, call: Call) -> Placement:
     """The placement of a result."""
     call = replace(call, operation=operation.name, parameters=operation.parameters)
     mixed = next((each.placement for each in call.operands if isinstance(each.placement, PerRank)), None)
+    if mixed is not None and operation.cls == "length" and mixed.rows:
+        return Partial("sum", mixed.rows)
+    if mixed is not None and operation.cls == "multiply" and mixed.over:
+        others = [each.placement for each in call.operands if each.placement != mixed]
+        if others in ([Partial("sum")], [Partial("sum", mixed.over)]):
+            return Partial("mean", mixed.over)
+        if others == [Replicate()]:
+            return mixed
     if mixed is not None and operation.cls != "fact":
         return mixed
     if any(isinstance(each.placement, Each) for each in call.operands):
@@ -82,6 +93,9 @@ def transfer(operation: Operation, call: Call) -> Placement:
     if orders - {""}:
         call = replace(call, operands=tuple(_in_order(each) for each in call.operands))
     result = _result(operation, call)
+    in_parts = any(isinstance(each.placement, Shard) and each.placement.in_parts for each in call.operands)
+    if in_parts and isinstance(result, Shard) and operation.cls not in ("view", "unflatten"):
+        result = replace(result, in_parts=True)
     if isinstance(result, Shard) and orders:
         rows = next(each.placement.rows for each in call.operands if isinstance(each.placement, Shard))
         return replace(
@@ -124,6 +138,8 @@ def _result(operation: Operation, call: Call) -> Placement:
         return times(result, sum(exponents))
     if operation.cls == "divide":
         return times(result, exponents[0] - sum(exponents[1:]))
+    if operation.parameters.get("invariant") and len(set(exponents)) == 1:
+        return result
     proportional = operation.cls in KEEPING or operation.cls == "reduction" and operation.kind != "none"
     if proportional and len(set(exponents)) == 1:
         return times(result, exponents[0])

@@ -4,7 +4,7 @@
 it and change nothing. Nothing here reads source.
 """
 
-from autodist.program.graph import BATCH, FIELDS, SAMPLE, Effect, Operation, Program, Region, held
+from autodist.program.graph import BATCH, FIELDS, SAMPLE, VIEWS, Effect, Operation, Program, Region, held
 from autodist.program.values import EMPTY, MANY, UNKNOWN, Value, constant, joined
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "MANY",
     "SAMPLE",
     "UNKNOWN",
+    "VIEWS",
     "Effect",
     "Operation",
     "Program",

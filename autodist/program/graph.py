@@ -26,6 +26,11 @@ BATCH, FIELDS, SAMPLE = "loader.batch", "loader.fields", "loader.sample"
 of those that a `collate_fn` lays together."""
 TENSOR_ROOTS = ("torch.", "numpy.", "loader.", "sample", "torchvision.", "einops.", "callback", "data.index")
 """The beginnings of the names of operations that give tensors or arrays, or what holds such."""
+VIEWS = frozenset(
+    "getitem data detach view view_as reshape flatten ravel unflatten squeeze unsqueeze t T mT H mH transpose permute "
+    "swapaxes swapdims movedim moveaxis expand narrow select diagonal numpy from_numpy asarray as_tensor real".split()
+)
+"""The names of operations that give the same numbers in the same memory: changed in place, both are."""
 THROUGH = ("operator.", "getitem", "setitem", "iterate", "call", "object.", "builtins.", "recursion", "torch", "copy.")
 """Those of operations that give tensors where they are given some."""
 

@@ -24,6 +24,16 @@ class Alone:
         regions = (each for each in operation.region.around() if each.kind == "call")
         return any(self.around(each.node, each.source) for each in regions)
 
+    def functions(self, operation: Operation) -> list[ast.AST]:
+        """The functions that such a statement calls, of which an operation is part."""
+        found: list[ast.AST] = []
+        for region in operation.region.around():
+            if region.function is not None:
+                found.append(region.function)
+                if self.around(region.node, region.source) is not None:
+                    return found
+        return []
+
     def binds(self, node: ast.expr, source: Source) -> bool:
         """Whether an expression in such a statement needs a name that is bound in there: `l` of
         `file.write(", ".join(str(l) for l in losses))`"""

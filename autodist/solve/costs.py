@@ -15,7 +15,7 @@ from autodist.solve.steps import Steps
 from autodist.source import all_of, spelled
 
 if TYPE_CHECKING:
-    from autodist.solve.cuts import Cut
+    from autodist.solve.search import Cut
 
 SAME = Replicate()
 ROUNDS = 100.0

@@ -3,279 +3,156 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from autodist import operations
 from autodist.catalog import Catalog
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
-from autodist.placement.arguments import gives_zeros
 from autodist.placement.call import ROWS
-from autodist.placement.lattice import SUMMED
 from autodist.placement.placements import Placements
+from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
 from autodist.program import Operation, Program, Region, Value, held, joined
 from autodist.solve.alone import Alone
 from autodist.solve.costs import cheapest
 from autodist.solve.demands import Demand, demands
-from autodist.solve.sources import Sources
-from autodist.solve.steps import Steps
-from autodist.source import Source, children
-from autodist.trace.attributes import ordered
-from autodist.trace.things import Mapping, Object, Sequence
+from autodist.solve.facts import Facts, is_number_of_samples, is_sum, is_weighted
+from autodist.solve.search import Cut, Search
+from autodist.solve.written import parts_of
 
-LEARNT = "gradients flow through it, and none would flow through the reduced value"
-EITHER = "the same code runs on what all ranks have, which would be counted as often as there are ranks"
-ALONE = "rank 0 alone has it, and no other rank communicates there"
-LIBRARY = frozenset("module optimizer scheduler loader dataset sampler scaler".split())
-"""Roles of objects whose contents are seen to elsewhere, or are no numbers."""
 OTHERWISE = "the same expression lies one way in one context and another way in another"
-ONE_BY_ONE = "it is computed of one sample after the other"
-
-
-@dataclass(frozen=True)
-class Cut:
-    """An expression to make global, by how it lies; one that cannot be, if it is different on each rank."""
-
-    source: Source
-    node: ast.expr
-    placement: Placement
-    demand: Demand
-    region: Region
-
-    @property
-    def is_met(self) -> bool:
-        """Whether a communication makes it global."""
-        return isinstance(self.placement, (Partial, Shard, Replicate))
+ROUNDS = 6
+ON_HOST = frozenset("tolist numpy cpu detach".split())
+"""What is done to rows of which each rank has its own as well once they are gathered."""
 
 
 def cuts(program: Program, placements: Placements, alone: Alone | None = None) -> list[Cut]:
     """The expressions to make global, each once, in the order in which they are demanded."""
     alone = alone or Alone()
-    solver = _Cutting(program, placements, alone)
+    facts = Facts(program, placements, alone)
     found: dict[ast.expr, Cut] = {}
     for demand in demands(program, operations.load(), alone):
-        for cut in solver.met(demand):
+        for cut in _met(demand, facts):
             before = found.setdefault(cut.node, cut)
             if before.is_met and before.placement != cut.placement and not _is_alike(before.placement, cut.placement):
                 found[cut.node] = replace(cut, placement=PerRank("join", OTHERWISE))
-    return [solver.narrowed(each) for each in cheapest(list(found.values()), program, placements)]
+    return [_narrowed(each, facts) for each in cheapest(list(found.values()), program, placements)]
 
 
-def as_reported(program: Program, given: Sources, catalog: Catalog) -> Placements:
+def solved(program: Program, plan: Plan, catalog: Catalog, alone: Alone) -> list[Cut]:
+    """The expressions to make global so that all demands are met. What others are computed from comes first: once it
+    is global, they may be so as well."""
+    chosen: dict[ast.expr, Cut] = {}
+    for _ in range(ROUNDS):
+        placements = as_reported(program, plan, catalog)
+        fresh = [each for each in cuts(program, placements, alone) if each.node not in chosen]
+        met = [each for each in fresh if each.is_met]
+        later, entered = _computed_from(met, program), {region.function for region in _given(met, program)}
+        now = [each for each in fresh if later.isdisjoint(program.at(each.node).operations)] or fresh
+        now = [each for each in now if each.source.function(each.node) not in entered] or now
+        chosen.update((each.node, each) for each in now)
+        if len(now) == len(fresh) and not any(each.is_behind for each in now):
+            break
+        plan = _made_global([each for each in now if each.is_met], program, plan)
+    return list(chosen.values())
+
+
+def _computed_from(made_global: Sequence[Cut], program: Program) -> set[Operation]:
+    """What is computed from expressions that are made global where they are computed, or gathered."""
+    made = set[Operation]()
+    for cut in made_global:
+        read = program.at(cut.node).operations
+        made |= read if isinstance(cut.placement, Shard) else {each for each in read if each.node is cut.node}
+    rounds: dict[Operation, list[Operation]] = {}
+    for each in program.operations if made else ():
+        for over in (op for loop in each.region.loops for op in held(loop.subject)):
+            rounds.setdefault(over, []).append(each)
+    found, pending = set[Operation](), list(made)
+    while pending:
+        each = pending.pop()
+        fresh = {*program.users[each], *(rounds.get(each, ()) if each in found else ())} - found
+        found |= fresh
+        pending += fresh
+    return found - made
+
+
+def _given(made_global: Sequence[Cut], program: Program) -> dict[Region, set[Operation]]:
+    """The calls of the project's functions that are given some expressions, and what these are."""
+    nodes = {each.node for each in made_global}
+    calls = {region for each in program.operations for region in each.region.around() if region.function is not None}
+    found = {each: [part for part in parts_of(each.node) if part in nodes] for each in calls}
+    return {
+        each: {op for part in parts for op in program.at(part).operations} for each, parts in found.items() if parts
+    }
+
+
+def _made_global(gathered: Sequence[Cut], program: Program, plan: Plan) -> Plan:
+    """A plan under which all ranks have some values: where they are computed, or where somebody reads them."""
+    nodes = {each.node for each in gathered}
+    placed, taken = dict(plan.placed), {user: dict(held) for user, held in plan.taken.items()}
+    placed |= {each: Replicate() for each in program.operations if each.node in nodes and each.name != "iterate"}
+    for user in program.operations:
+        for part in parts_of(user.node) if user.node not in nodes else (user.node,):
+            if part in nodes:
+                read = dict.fromkeys(program.at(part).operations, Replicate())
+                taken.setdefault(user, {}).update(read)
+    given = _given(gathered, program)
+    for user in program.operations if given else ():
+        for region in user.region.around():
+            if region in given:
+                taken.setdefault(user, {}).update(dict.fromkeys(given[region], Replicate()))
+    return replace(plan, placed=placed, taken=taken)
+
+
+def as_reported(program: Program, plan: Plan, catalog: Catalog) -> Placements:
     """How values lie where they are shown: losses that relate the samples of a batch are seen to apart, and then are
     means like others."""
-    placements = propagate(program, given.plan, catalog=catalog)
+    placements = propagate(program, plan, catalog=catalog)
     losses = (each for effect in program.of("backward") for each in held(joined(effect.operation.inputs[:1])))
     mixed = {each: Partial("mean", ROWS) for each in losses if isinstance(placements.of.get(each), PerRank)}
     if not mixed:
         return placements
-    return propagate(program, replace(given.plan, placed={**given.plan.placed, **mixed}), catalog=catalog)
+    return propagate(program, replace(plan, placed={**plan.placed, **mixed}), catalog=catalog)
 
 
-class _Cutting:
-    def __init__(self, program: Program, placements: Placements, alone: Alone) -> None:
-        self._program, self._placements, self._alone = program, placements, alone
-        self._learnt = Steps(program).reaching
-        self._table = operations.load()
-
-    def met(self, demand: Demand) -> Iterator[Cut]:
-        """What to make global for a demand."""
-        search = _Search(self, demand)
-        operation = demand.operation
-        if demand.kind == "test" and isinstance(operation.node, ast.expr):
-            yield from search.at(operation.node, Value(frozenset([operation])), operation)
-        else:
-            yield from search.given_to(operation, demand.kind != "write")
-
-    def placement(self, value: Value) -> Placement | None:
-        """How a value lies; where it is that of all ranks in some contexts, as it does in the others."""
-        found = self._placements.value(value)
-        if isinstance(found, PerRank) and found.operation == "join":
-            return self._placements.joint(each for each in value.operations if not self.is_alike(each))
-        return found
-
-    def is_alike(self, operation: Operation) -> bool:
-        """Whether all ranks have what an operation gives."""
-        return self._placements.of.get(operation, Replicate()) == Replicate()
-
-    def at(self, node: ast.AST) -> Value:
-        """What an expression may evaluate to, in any context."""
-        return self._program.at(node)
-
-    def goes_round(self, operation: Operation) -> bool:
-        """Whether it is given what it gave in an earlier round of a loop."""
-        return operation in self._program.cyclic
-
-    def stuck(self, node: ast.expr, placement: Placement, user: Operation) -> PerRank | None:
-        """Why an expression cannot be made global where it stands, if it cannot."""
-        if user in self._learnt:
-            return PerRank(user.name, LEARNT)
-        if isinstance(placement, Each):
-            return PerRank(user.name, ONE_BY_ONE)
-        if isinstance(placement, Partial) and placement.reduce != "sum":
-            return None
-        whole = [each for each in self.at(node).operations if self.is_alike(each) and not gives_zeros(each)]
-        return PerRank(user.name, EITHER) if whole else None
-
-    def is_about_sizes(self, placement: PerRank) -> bool:
-        """Whether a tensor got lost where its sizes are written down, which a plan may divide, or are asked for."""
-        known = self._table.find(placement.operation)
-        return known is not None and known.cls in ("view", "length")
-
-    def is_bound_alone(self, node: ast.expr, user: Operation) -> bool:
-        """Whether rank 0 alone has what an expression is computed from."""
-        return self._alone.binds(node, user.source)
-
-    def narrowed(self, cut: Cut) -> Cut:
-        """In ``100 * correct / n`` only ``correct`` has to be reduced: the number itself is exact."""
-        node, placement = cut.node, cut.placement
-        while isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.Mult)):
-            if not isinstance(placement, Partial) or placement.reduce != "sum" or placement.weight:
-                break
-            sides = [(node.left, node.right), (node.right, node.left)]
-            found = [
-                a
-                for a, b in sides
-                if _is_sum(self.placement(self.at(a))) and self.placement(self.at(b)) in (None, Replicate())
-            ]
-            if not found:
-                break
-            node = found[0]
-        return replace(cut, node=node)
+def _met(demand: Demand, facts: Facts) -> Iterator[Cut]:
+    """What to make global for a demand."""
+    search = Search(facts, demand)
+    operation = demand.operation
+    if demand.kind == "test" and isinstance(facts.lies(operation), Each):
+        return  # each rank decides for its own samples, one by one
+    if demand.kind == "test" and isinstance(operation.node, ast.expr):
+        yield from search.at(operation.node, Value(frozenset([operation])), operation)
+    else:
+        yield from search.given_to(operation, demand.kind != "write")
 
 
-class _Search:
-    """For one demand, from what it is given back to what can be made global."""
-
-    def __init__(self, solver: _Cutting, demand: Demand) -> None:
-        self._solver, self._demand = solver, demand
-        self._found: dict[tuple[ast.AST, Value], list[Cut]] = {}
-
-    def given_to(self, operation: Operation, but_owner: bool = False) -> Iterator[Cut]:
-        """What to make global of what an operation is given, ``but_owner`` not the object whose method it is."""
-        node = operation.node
-        parts = list(parts_of(node))
-        owner = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
-        for given in operation.operands:
-            part = next((each for each in parts if _covers(self._solver.at(each), given)), None)
-            if part is owner is not None and but_owner:
-                parts.remove(owner)
-            elif part is None:
-                yield from self._of(given)
-            else:
-                parts.remove(part)
-                yield from self.at(part, given, operation)
-
-    def at(self, node: ast.expr, value: Value, user: Operation) -> list[Cut]:
-        """What to make global so that an expression is, which an operation uses."""
-        if (node, value) not in self._found:
-            self._found[node, value] = []  # while it is looked for
-            self._found[node, value] = list(self._at(node, value, user))
-        return self._found[node, value]
-
-    def _at(self, node: ast.expr, value: Value, user: Operation) -> Iterator[Cut]:
-        if isinstance(node, (ast.Starred, ast.FormattedValue)):
-            yield from self.at(node.value, value, user)
-            return
-        for each in ordered(value.things) if self._demand.kind != "test" else ():
-            if not isinstance(each, Object) or each.cls is not None and not each.roles & LIBRARY:
-                yield from self._inside(each, node, user)
-        placement = self._solver.placement(value)
-        if placement is None or placement == Replicate():
-            return
-        lost = placement if isinstance(placement, PerRank) else self._solver.stuck(node, placement, user)
-        alone = self._solver.is_bound_alone(node, user)
-        mixed = isinstance(placement, PerRank) and not self._solver.is_about_sizes(placement)
-        inner = [*self._behind(node, value)] if mixed or alone or is_weighted(placement) else []
-        if lost is None and alone and not inner:
-            lost = PerRank(user.name, ALONE)
-        if lost is None and not alone and not all(_is_sum(each.placement) for each in inner):
-            inner = []
-        yield from inner or [Cut(user.source, node, lost or placement, self._demand, user.region)]
-
-    def _inside(self, thing: object, node: ast.expr, user: Operation) -> Iterator[Cut]:
-        """What to make global of what a list, a dict or an object holds, where it is written down, or was put in."""
-        written = _written(thing, node)
-        for part, value in written:
-            yield from self.at(part, value, user)
-        if not written:
-            yield from self._of(Value(things=frozenset([thing])))
-
-    def _of(self, value: Value) -> Iterator[Cut]:
-        """What to make global of a value that no expression stands for: what `str(meter)` puts together."""
-        if value.things and self._demand.kind == "test":
-            value = Value(value.operations)
-        for each in sorted({*held(value)}, key=lambda op: op.number):
-            yield from self._made(each)
-
-    def _made(self, operation: Operation) -> Iterator[Cut]:
-        """What to make global where an operation gives it: of what is added up from round to round, what is added."""
-        if self._solver.goes_round(operation):
-            for part in parts_of(operation.node):
-                before = self._solver.at(part)
-                if not any(map(self._solver.goes_round, before.operations)):
-                    yield from self.at(part, before, operation)
-        elif isinstance(operation.node, ast.expr):
-            yield from self.at(operation.node, Value(frozenset([operation])), operation)
-        else:
-            yield from self.given_to(operation)
-
-    def _behind(self, node: ast.expr, value: Value) -> Iterator[Cut]:
-        """What to make global of what an expression is computed from."""
-        for each in sorted(value.operations, key=lambda op: op.number):
-            yield from self.given_to(each) if each.node is node else self._made(each)
-
-
-def _covers(one: Value, other: Value) -> bool:
-    """Whether an expression in all contexts may be what a value is in one."""
-    return bool(other.operations or other.things or other.constants) and (
-        other.operations <= one.operations and other.things <= one.things and other.constants <= one.constants
-    )
-
-
-def _written(thing: object, node: ast.expr) -> list[tuple[ast.expr, Value]]:
-    """The expressions that a list, a tuple or a dict is written down with, and what they are in one context."""
-    if getattr(thing, "node", None) is not node:
-        return []
-    match node, thing:
-        case ast.Tuple(elts=parts) | ast.List(elts=parts), Sequence(parts=values) if values is not None:
-            if len(parts) == len(values):
-                return list(zip(parts, values, strict=True))
-        case ast.Dict(keys=keys, values=parts), Mapping(entries=entries):
-            names = [each.value if isinstance(each, ast.Constant) else None for each in keys]
-            if len(entries) == len(names) and all(name in entries for name in names):
-                return [(part, entries[name].value) for name, part in zip(names, parts, strict=True)]
-    return []
+def _narrowed(cut: Cut, facts: Facts) -> Cut:
+    """In ``100 * correct / n`` only ``correct`` has to be reduced: the number itself is exact."""
+    node, placement = cut.node, cut.placement
+    while isinstance(placement, Shard) and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        owner = node.func.value
+        if node.func.attr not in ON_HOST or not isinstance(facts.placement(facts.at(owner)), Shard):
+            break
+        node = owner
+    while isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.Mult)):
+        if not is_sum(placement) or is_number_of_samples(placement):
+            break
+        sides = [(node.left, node.right), (node.right, node.left)]
+        found = [
+            a
+            for a, b in sides
+            if is_sum(facts.placement(facts.at(a))) and facts.placement(facts.at(b)) in (None, Replicate())
+        ]
+        if not found:
+            break
+        node = found[0]
+    return replace(cut, node=node)
 
 
 def _is_alike(one: Placement, other: Placement) -> bool:
     """Whether the same communication makes values global that lie one way or another."""
     means = [isinstance(each, Partial) and each.reduce == "mean" and not is_weighted(each) for each in (one, other)]
-    sums = [_is_sum(each) for each in (one, other)]
+    sums = [is_sum(each) for each in (one, other)]
     return all(means) or all(sums)
-
-
-def _is_sum(placement: Placement | None) -> bool:
-    return isinstance(placement, Partial) and placement.reduce == "sum"
-
-
-def is_weighted(placement: Placement) -> bool:
-    """Whether it is a mean over numbers of which ranks have more or fewer: their sums and counts are reduced."""
-    return (
-        isinstance(placement, Partial) and placement.reduce == "mean" and placement.weight.removeprefix(SUMMED) != ROWS
-    )
-
-
-def parts_of(node: ast.AST) -> Iterator[ast.expr]:
-    """The expressions that one is computed from, or a statement."""
-    match node:
-        case ast.Call():
-            if isinstance(node.func, ast.Attribute):
-                yield node.func.value
-            yield from node.args
-            yield from (each.value for each in node.keywords)
-        case ast.Lambda():
-            return
-        case _:
-            yield from (each for each in children(node) if isinstance(each, ast.expr))

@@ -10,7 +10,7 @@ from autodist.operations import Table
 from autodist.program import Operation, Program
 from autodist.solve.alone import Alone
 
-INNER = frozenset("recursion callback yield".split())
+INNER = frozenset("recursion callback yield iterate getitem setitem sample".split())
 """Operations of the graph itself."""
 KINDS = {"scheduler.step": "schedule", "test": "test"}
 SHOWN = frozenset("print log write tracker save".split())

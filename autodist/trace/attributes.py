@@ -190,7 +190,9 @@ class Attributes(Statements):
         for operation in base.operations:
             slots = self._set_on.setdefault(operation, {})
             slots[name] = Slot(value | (slots[name].value if name in slots else EMPTY), self.guards)
-        if base.operations:
+        if base.operations and name == "data":
+            self.change_viewed(Value(base.operations), value, node, frame)
+        elif base.operations:
             self.record("setattr", node, frame, [Value(base.operations), constant(name), value])
 
     def _tell_setter(self, one: Object, name: str, value: Value, node: ast.AST, frame: Frame) -> None:

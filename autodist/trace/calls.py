@@ -78,7 +78,7 @@ class Calls(Attributes):
         if name == "backward":
             self.effect("backward", result)
         if name.endswith("_") and not name.endswith("__"):  # in place
-            self.change(given, result)
+            self.change_viewed(given, result, node, frame)
             home = node.func.value if isinstance(node.func, ast.Attribute) else None
             if isinstance(home, (ast.Name, ast.Attribute)):
                 self.assign(home, result | Value(constants=base.constants, things=base.things), frame)

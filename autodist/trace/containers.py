@@ -7,9 +7,9 @@ from collections.abc import Mapping as Map
 from collections.abc import Sequence as Row
 from typing import Any
 
-from autodist.program import EMPTY, MANY, UNKNOWN, Value, constant, joined
+from autodist.program import EMPTY, MANY, UNKNOWN, Value, constant, held, joined
 from autodist.trace.names import Names, thing
-from autodist.trace.things import External, Frame, Mapping, Sequence, Slot, Stream
+from autodist.trace.things import External, Frame, Mapping, Sequence, Slot, Stream, picked_by
 
 MOST_PARTS = 64
 """Of longer lists it is not told apart what is where."""
@@ -33,11 +33,11 @@ class Containers(Names):
         return thing(made)
 
     def of_Tuple(self, node: ast.Tuple | ast.List | ast.Set, frame: Frame) -> Value:
-        parts, starred = [], EMPTY
+        parts, starred, picked = [], EMPTY, EMPTY
         for each in node.elts:
             if isinstance(each, ast.Starred):
                 value = self.eval(each.value, frame)
-                listed = self.parts(value)
+                listed, picked = self.parts(value), picked | picked_by(value)
                 parts += listed or []
                 starred |= EMPTY if listed is not None else self.element(value, each, frame)
             else:
@@ -46,7 +46,10 @@ class Containers(Names):
             return constant(tuple(each.constant for each in parts))
         places = parts if starred is EMPTY else None
         kind = "tuple" if isinstance(node, ast.Tuple) else "list" if isinstance(node, ast.List) else "set"
-        return self.sequence(node, places, starred if places is not None else starred | joined(parts), kind)
+        made = self.sequence(node, places, starred if places is not None else starred | joined(parts), kind)
+        for each in made.things:
+            each.picked |= picked
+        return made
 
     of_List = of_Tuple
     of_Set = of_Tuple
@@ -71,6 +74,15 @@ class Containers(Names):
                 self._anywhere(made, each.anywhere, each.keys)
         if value.operations:
             self._anywhere(made, Value(value.operations), EMPTY)
+
+    def count(self, made: Mapping, value: Value, node: ast.AST, frame: Frame) -> None:
+        """`counter.update(words)`"""
+        others = Value(things=frozenset(each for each in value.things if isinstance(each, Mapping)))
+        self._take_over(made, others)
+        words = Value(value.operations, value.constants, value.things - others.things)
+        if words is not EMPTY and (words.operations or words.things):
+            counts = self.record("collections.Counter", node, frame, [words]) if any(held(words)) else MANY
+            self.put(made, self.element(words, node, frame), counts)
 
     def put(self, made: Mapping, key: Value, value: Value) -> None:
         """Have a dict hold something under a key."""
@@ -118,8 +130,16 @@ class Containers(Names):
         (one,) = value.things
         if isinstance(one, Sequence):
             self.read(one)
-            return list(one.parts) if one.parts is not None and one.anywhere is EMPTY else None
+            return list(map(self.current, one.parts)) if one.parts is not None and one.anywhere is EMPTY else None
         return None
+
+    def keys_of(self, value: Value) -> list[Value] | None:
+        """The keys of a dict, if all are known."""
+        one = next(iter(value.things)) if len(value.things) == 1 and not value.operations else None
+        if not isinstance(one, Mapping) or one.keys is not EMPTY or one.anywhere is not EMPTY:
+            return None
+        self.read(one)
+        return [constant(each) for each in one.entries]
 
     def _parts_of_several(self, value: Value) -> list[Value] | None:
         """Those of several tuples of one length."""
@@ -133,21 +153,25 @@ class Containers(Names):
     def entry(self, container: Any, key: Value, node: ast.AST, frame: Frame) -> Value:
         """What a list or dict has under a key or at a place."""
         name = key.constant
+        if isinstance(container, Mapping) and container.kind == "defaultdict" and name is UNKNOWN:
+            self._anywhere(container, EMPTY, key)  # which reading puts there
         if not isinstance(container, Mapping) or name is UNKNOWN or container.keys is not EMPTY:
             self.read(container)
         else:
             self.read(container, name)
         if isinstance(container, Mapping):
             if name is not UNKNOWN and name in container.entries:
-                return container.entries[name].value | (EMPTY if container.keys is EMPTY else container.anywhere)
+                return self.current(container.entries[name].value) | (
+                    EMPTY if container.keys is EMPTY else container.anywhere
+                )
             if name is not UNKNOWN and container.keys is EMPTY and container.anywhere is EMPTY:
                 return EMPTY
-            return container.anywhere if name is not UNKNOWN else container.element
+            return self.current(container.anywhere if name is not UNKNOWN else container.element)
         if isinstance(container, Sequence):
             if container.parts is not None and container.anywhere is EMPTY:
                 if type(name) is int and -len(container.parts) <= name < len(container.parts):
-                    return container.parts[name]
-            return container.element
+                    return self.current(container.parts[name])
+            return self.current(container.element)
         return self.element(thing(container), node, frame)
 
     def element(self, value: Value, node: ast.AST, frame: Frame) -> Value:
@@ -166,11 +190,11 @@ class Containers(Names):
         """What going through one thing gives."""
         if isinstance(one, (Sequence, Stream)):
             self.read(one)
-            return one.element
+            return self.current(one.element)
         if isinstance(one, Mapping):
             self.read(one)
             keys = joined(constant(each) for each in one.entries)
-            return keys | one.keys
+            return keys | (EMPTY if one.entries and one.keys.operations else one.keys)  # of one of these
         if isinstance(one, External):
             return self.record("iterate", node, frame, [thing(one)])
         return EMPTY
@@ -205,6 +229,8 @@ class Containers(Names):
         """A method of a list, a set or a dict of the script."""
         if isinstance(owner, Mapping):
             return self._mapping_method(owner, name, node, frame, inputs, given)
+        if name in GROWING and inputs:
+            owner.stores[node] = self.region
         if name in ("extend", "extendleft", "update") and inputs:
             listed = self.parts(inputs[0])
             for each in listed if listed is not None else [self.element(inputs[0], node, frame)]:
@@ -259,7 +285,10 @@ class Containers(Names):
             return self.sequence(node, parts, EMPTY if known else self.element_of(owner, node, frame))
         if name == "update":
             for each in inputs:
-                self._take_over(owner, each)
+                if owner.kind == "Counter":
+                    self.count(owner, each, node, frame)
+                else:
+                    self._take_over(owner, each)
             for key, value in given.items():
                 self.put(owner, constant(key), value)
         if name == "copy":

@@ -12,7 +12,7 @@ from autodist.program import EMPTY, UNKNOWN, Value, constant, joined
 from autodist.trace import folding
 from autodist.trace.containers import Containers
 from autodist.trace.names import thing
-from autodist.trace.things import Class, External, Frame, Function, Mapping, Object, Sequence, Stream
+from autodist.trace.things import Class, External, Frame, Function, Mapping, Object, Sequence, Stream, picked_by
 
 
 class Expressions(Containers):
@@ -281,6 +281,7 @@ class Expressions(Containers):
         value = self.sequence(node, parts if exact else None, EMPTY if exact else joined(parts), kind)
         for made in value.things:
             made.picked |= joined(self.program.at(test) for each in node.generators for test in each.ifs)
+            made.picked |= joined(picked_by(self.program.at(each.iter)) for each in node.generators)
         return value
 
     of_SetComp = of_ListComp

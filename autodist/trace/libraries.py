@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence as Row
 
-from autodist.program import EMPTY, MANY, UNKNOWN, Value, constant, joined
+from autodist.program import EMPTY, MANY, UNKNOWN, Value, constant, held, joined
 from autodist.trace.calls import Keywords
 from autodist.trace.data import Data
 from autodist.trace.names import thing
@@ -22,6 +22,7 @@ from autodist.trace.things import (
     Partial,
     Sequence,
     Stream,
+    picked_by,
 )
 
 OBJECTS = frozenset(
@@ -63,6 +64,12 @@ class Libraries(Data):
         result = self.record(name, node, frame, inputs, keywords)
         for role in sorted(roles):
             self.effect(role, result)
+        if name == "numpy.copyto" and len(inputs) > 1:
+            self.change_viewed(inputs[0], inputs[1], node, frame)
+        if name.startswith("numpy.") and name.endswith(".at") and inputs:  # `np.add.at(counts, places, 1)`
+            self.change_viewed(inputs[0], result, node, frame)
+        if "out" in keywords:
+            self.change_viewed(keywords["out"], result, node, frame)
         return result
 
     # Python's own
@@ -98,6 +105,7 @@ class Libraries(Data):
         made: Stream = self.make(node, Stream, tag)
         if made.element != made.element | element or made.over != made.over | over:
             made.element, made.over, made.version = made.element | element, made.over | over, made.version + 1
+        made.picked |= picked_by(over)
         return thing(made)
 
     def builtin_enumerate(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
@@ -154,9 +162,11 @@ class Libraries(Data):
 
     def builtin_filter(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         element = self.element(inputs[-1], node, frame) if inputs else EMPTY
-        if len(inputs) == 2:
-            self.call(inputs[0], node, frame, [element], {})
-        return self._stream(node, element, joined(inputs[-1:]))
+        kept = self.call(inputs[0], node, frame, [element], {}) if len(inputs) == 2 else EMPTY
+        found = self._stream(node, element, joined(inputs[-1:]))
+        for each in found.things:
+            each.picked |= kept or element
+        return found
 
     def builtin_iter(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         if any(isinstance(each, Stream) for each in inputs[0].things):
@@ -179,11 +189,19 @@ class Libraries(Data):
         parts = self.parts(inputs[0])
         if inputs[0].operations and not inputs[0].things:
             return self.record("builtins.list", node, frame, inputs)
-        return self.sequence(node, parts, EMPTY if parts is not None else self.element(inputs[0], node, frame))
+        found = self.sequence(node, parts, EMPTY if parts is not None else self.element(inputs[0], node, frame))
+        for each in found.things:
+            each.picked |= picked_by(inputs[0])
+        return found
 
     builtin_tuple = builtin_list
-    builtin_set = builtin_list
-    builtin_frozenset = builtin_list
+
+    def builtin_set(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        if inputs and any(held(inputs[0])):  # which of them are alike is not known
+            return self.record("builtins.set", node, frame, inputs)
+        return self.sequence(node, [], kind="set") if not inputs else self.builtin_list(node, frame, inputs, keywords)
+
+    builtin_frozenset = builtin_set
 
     def builtin_sorted(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         element = self.element(inputs[0], node, frame)
@@ -204,7 +222,12 @@ class Libraries(Data):
         return thing(made)
 
     standard_OrderedDict = builtin_dict
-    standard_Counter = builtin_dict
+
+    def standard_Counter(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        made: Mapping = self.make(node, lambda n, g: Mapping(n, g, kind="Counter"))
+        for each in inputs:
+            self.count(made, each, node, frame)
+        return thing(made)
 
     def standard_asdict(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         one = next((each for each in inputs[0].things if isinstance(each, Object)), None) if inputs else None
@@ -333,7 +356,7 @@ class Libraries(Data):
     standard_copy = standard_deepcopy
 
     def standard_defaultdict(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
-        made: Mapping = self.make(node, Mapping)
+        made: Mapping = self.make(node, lambda n, g: Mapping(n, g, kind="defaultdict"))
         if inputs:
             default = self.call(inputs[0], node, frame, [], {})
             self._anywhere(made, default, MANY)

@@ -12,14 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autodist.catalog import Catalog
-from autodist.program import EMPTY, Effect, Operation, Program, Region, Value, joined
-from autodist.program.graph import RegionKind, gives_tensors
+from autodist.program import EMPTY, Effect, Operation, Program, Region, Value, constant, joined
+from autodist.program.graph import VIEWS, RegionKind, gives_tensors
 from autodist.project import Project
 from autodist.trace.things import External, Frame, Function, Guards, Heap, LocalModule, Object, Slot
 
 MOST_STEPS = 400_000
 UNCERTAIN = frozenset(["loop", "branch", "try"])
 """Regions that may not run, or run several times."""
+
+WHOLE = constant(...)
 
 
 class Interrupted(Exception):
@@ -76,6 +78,7 @@ class Machine(ABC):
         """The contexts of each function."""
         self.endings: list[Ending] = []
         self.entered: set[ast.AST] = set()
+        self.heaps: list[Heap] = []
         self.changed: dict[Operation, frozenset[Operation]] = {}
         """What tensors hold after they were changed in place, by the operations that made them."""
         self._steps = 0
@@ -114,6 +117,7 @@ class Machine(ABC):
         else:  # `f(*args)` of different tuples
             found.inputs = (joined([*found.operands, *inputs, *(keywords or {}).values()]),)
             found.keywords = {}
+        self.changed.pop(found, None)  # run again, it gives another tensor, which nobody has changed yet
         found.is_tensor = found.is_tensor or gives_tensors(name, inputs)
         return Value(frozenset([found]))
 
@@ -160,6 +164,23 @@ class Machine(ABC):
         for each in before.operations - after.operations:
             self.changed[each] = self.changed.get(each, frozenset()) | after.operations
 
+    def change_viewed(self, before: Value, after: Value, node: ast.AST, frame: Frame) -> None:
+        """Note that a tensor is changed in place, and so is what it is a view of: `counts[label][guess] += 1`."""
+        self.change(before, after)
+        pending, seen = [(before, after)], set(before.operations)
+        while pending:
+            view, held = pending.pop()
+            for each in sorted(view.operations, key=lambda op: op.number):
+                if each.name.rpartition(".")[2] not in VIEWS or not each.inputs or not each.inputs[0].operations:
+                    continue
+                key = each.inputs[1] if each.name == "getitem" and len(each.inputs) > 1 else WHOLE
+                base = Value(each.inputs[0].operations)
+                changed = self.record("setitem", node, frame, [base, key, held], tag=each)
+                if not base.operations <= seen:
+                    seen |= base.operations
+                    self.change(base, changed)
+                    pending.append((base, changed))
+
     def current(self, value: Value) -> Value:
         """A value, with what its tensors may hold by now."""
         if not self.changed or value.operations.isdisjoint(self.changed):
@@ -179,6 +200,8 @@ class Machine(ABC):
         found = self.context.made.get(key)
         if found is None:
             found = self.context.made[key] = make(node, self.guards)
+            if isinstance(found, Heap):
+                self.heaps.append(found)
         return found
 
     def read(self, thing: Heap | Frame, key: Any = None) -> None:

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from autodist.program import EMPTY, Value, constant
+from autodist.program import EMPTY, Operation, Value, constant
 from autodist.trace import folding
 from autodist.trace.expressions import Expressions
 from autodist.trace.machine import Context
 from autodist.trace.names import thing
-from autodist.trace.things import Class, External, Frame, Function, Object, Sequence, Stream
+from autodist.trace.things import Class, External, Frame, Function, Mapping, Object, Sequence, Stream
 
 Names = dict[str, Value]
 UNROLLED = 8
@@ -31,6 +31,25 @@ def merged(one: Names, other: Names) -> Names:
     for name, value in other.items():
         result[name] = result[name] | value if name in result else value
     return result
+
+
+NUMBERS = frozenset("item float int bool len round count index tolist dim ndimension numel size shape".split())
+"""The names of operations that give numbers, or texts: they are not changed in place."""
+
+
+def changes_in_place(operation: Operation) -> bool:
+    """Whether `x += y` changes what an operation gave, so that whoever else has it sees it: a tensor or an array."""
+    seen, pending = {operation}, [operation]
+    while pending:
+        each = pending.pop()
+        if not each.is_tensor or each.name.rpartition(".")[2] in NUMBERS:
+            continue
+        given = {op for value in each.inputs for op in value.operations} - seen
+        if not each.name.startswith(("operator.", "builtins.")):
+            return True
+        seen |= given
+        pending += given
+    return False
 
 
 class Statements(Expressions):
@@ -110,11 +129,19 @@ class Statements(Expressions):
         value = self.eval(node.value, frame)
         for each in before.things:
             if isinstance(each, Sequence) and isinstance(node.op, ast.Add):
+                each.stores[node] = self.region
                 for part in self.parts(value) or [self.element(value, node.value, frame)]:
                     self.grow(each, part)
                 if not before.operations:
                     return
-        self.assign(node.target, self.binary(node, node.op, before, value, frame), frame)
+            if isinstance(each, Mapping) and isinstance(node.op, (ast.Add, ast.BitOr)):  # `counter += other`
+                self._take_over(each, value)
+                return
+        result = self.binary(node, node.op, before, value, frame)
+        held = Value(frozenset(each for each in before.operations if changes_in_place(each)))
+        if held.operations and not isinstance(node.target, ast.Subscript):
+            self.change_viewed(held, result, node, frame)
+        self.assign(node.target, result, frame)
 
     def assign(self, target: ast.expr, value: Value, frame: Frame) -> None:
         """Bind a name, an attribute, an entry, or several."""
@@ -137,7 +164,7 @@ class Statements(Expressions):
     def assign_result(self, target: ast.Subscript, base: Value, given: Row[Value], name: str, frame: Frame) -> None:
         """What a tensor holds after some of its numbers have been changed in place."""
         changed = self.record(name, target, frame, [Value(base.operations), *given])
-        self.change(base, changed)
+        self.change_viewed(base, changed, target, frame)
         home = target.value
         if isinstance(home, (ast.Name, ast.Attribute)):
             self.assign(home, changed | Value(constants=base.constants, things=base.things), frame)
@@ -364,7 +391,7 @@ class Statements(Expressions):
 
     def unrolled(self, over: Value) -> list[Value] | None:
         """The elements of what a loop goes over, if it is run for each apart: words, layers, tuples of them."""
-        parts = self.parts(over)
+        parts = self.parts(over) or self.keys_of(over)
         if parts is None or not 0 < len(parts) <= UNROLLED or over.is_constant and not isinstance(over.constant, tuple):
             return None
         return parts if any(each.things or isinstance(each.constant, str) for each in parts) else None

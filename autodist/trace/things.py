@@ -7,7 +7,7 @@ context.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -162,6 +162,16 @@ class Heap:
         """The values that it holds."""
         return iter(())
 
+    def replace(self, current: Callable[[Value], Value]) -> None:
+        """Have it hold others."""
+        for each in self.slots.values():
+            each.value = current(each.value)
+
+
+def picked_by(value: Value) -> Value:
+    """The conditions under which lists and iterators are given their elements."""
+    return joined(each.picked for each in value.things if isinstance(each, (Sequence, Stream)))
+
 
 @dataclass(eq=False)
 class Slot:
@@ -214,6 +224,8 @@ class Sequence(Heap):
     anywhere: Value = EMPTY
     picked: Value = EMPTY
     """The conditions under which it is given an element."""
+    stores: dict[ast.AST, Region] = field(default_factory=dict)
+    """The calls and additions by which it is given elements, and in which regions."""
 
     def contents(self) -> Iterator[Value]:
         """What it holds."""
@@ -225,6 +237,11 @@ class Sequence(Heap):
         """What an element may be."""
         return joined(self.contents())
 
+    def replace(self, current: Callable[[Value], Value]) -> None:
+        """Have it hold others."""
+        self.parts = [current(each) for each in self.parts] if self.parts is not None else None
+        self.anywhere = current(self.anywhere)
+
     def forget_places(self) -> None:
         """No longer know what is where."""
         if self.parts is not None:
@@ -235,6 +252,7 @@ class Sequence(Heap):
 class Mapping(Heap):
     """A dict: its entries by constant key, what may be under any other, and what keys there are."""
 
+    kind: str = "dict"
     entries: dict[Any, Slot] = field(default_factory=dict)
     anywhere: Value = EMPTY
     keys: Value = EMPTY
@@ -249,6 +267,11 @@ class Mapping(Heap):
         yield from (each.value for each in self.entries.values())
         yield self.anywhere
 
+    def replace(self, current: Callable[[Value], Value]) -> None:
+        """Have it hold others."""
+        super().replace(current)
+        self.anywhere = current(self.anywhere)
+
     @property
     def element(self) -> Value:
         """What an entry may be."""
@@ -261,6 +284,8 @@ class Stream(Heap):
 
     element: Value = EMPTY
     over: Value = EMPTY
+    picked: Value = EMPTY
+    """The conditions under which it gives an element."""
 
     def contents(self) -> Iterator[Value]:
         """What it gives."""

@@ -24,6 +24,8 @@ class Tracer(Libraries):
                     for each in value.things:
                         if isinstance(each, Function) and each.node not in self.entered:
                             self.call(thing(each), each.node, self.main.frame, [], {})
+            for heap in self.heaps:  # hold what their tensors hold in the end
+                heap.replace(self.current)
         except (Interrupted, RecursionError):
             self.program.complete = False
         return self.program

@@ -15,6 +15,19 @@ from autodist.operations import Operation
 
 Made = Callable[[Operation], Iterator[Trial]]
 NINE = (SIZE,)
+ONES = torch.ones(2, dtype=torch.float64)
+
+
+def _whole(tensor: torch.Tensor) -> Any:
+    """Whole numbers of five values."""
+    return (tensor * 5).long()
+
+
+def _changed(change: Callable[[Any], Any], tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor whose numbers have been changed in place, as those of an array."""
+    array = tensor.numpy().copy()
+    change(array)
+    return torch.from_numpy(array)
 
 
 def layer(
@@ -401,9 +414,7 @@ EXAMPLES: dict[str, Made] = {
     "searchsorted": sized((NINE, NINE), lambda f, x, y: f(x.sort().values, y)),
     "cartesian_prod": sized((NINE, NINE), lambda f, x, y: f(x, y)),
     "combinations": function(axes=(1,)),
-    "bincount": function(axes=(1,), kinds=("integers",)),
     "histogram": function(5, axes=(1,)),
-    "histc": function(5, axes=(1,)),
     "corrcoef": sized((NINE * 2,), lambda f, x: f(x)),
     "diag": function(axes=(1,)),
     "trace": function(axes=(2,)),
@@ -427,6 +438,26 @@ EXAMPLES: dict[str, Made] = {
     "mode": several(
         function(axes=(2,), kinds=("integers",)), function(0, axes=(2,), told={"axis": 0}, kinds=("integers",))
     ),
+    **dict.fromkeys("nonzero argwhere flatnonzero".split(), sized((NINE,), lambda f, x: f(x > 0.5))),
+    "bincount": several(
+        sized((NINE,), lambda f, x: f(_whole(x), minlength=9), is_told=True),
+        sized((NINE,), lambda f, x: f(_whole(x)), is_told=False),
+    ),
+    "histc": several(
+        sized((NINE,), lambda f, x: f(x, 4, 0, 1), is_told=True), sized((NINE,), lambda f, x: f(x, 4), is_told=False)
+    ),
+    "copyto": sized((NINE,), lambda f, x: f(np.zeros(len(x)), x)),
+    "numpy.add.at": sized((NINE,), lambda f, x: _changed(lambda array: f(array, np.arange(2), 1), x)),
+    "index_put_": sized(
+        (NINE,), lambda f, x: f(x.clone(), (torch.arange(2),), torch.ones(2).double(), accumulate=True)
+    ),
+    "put_": sized((NINE,), lambda f, x: f(x.clone(), torch.tensor([0, 1]), torch.ones(2).double(), accumulate=True)),
+    **dict.fromkeys(
+        "index_add_ scatter_add_".split(),
+        sized((NINE,), lambda f, x: f(x.clone(), 0, torch.arange(2), ONES), axis=0),
+    ),
+    "scatter_reduce_": sized((NINE,), lambda f, x: f(x.clone(), 0, torch.arange(2), ONES, reduce="sum"), axis=0),
+    "collections.Counter": sized((NINE,), lambda f, x: max(f(_whole(x).tolist()).values())),
     "unique_consecutive": function(axes=(1,), kinds=("places",)),
     "dropout": sized((NINE * 2,), lambda f, x: f(x, 0.5, True)),
     "torch.alpha_dropout": sized((NINE * 2,), lambda f, x: f(x, 0.5, True)),

@@ -21,7 +21,7 @@ from autodist.program import held
 from autodist.project import Project
 from autodist.script import TrainingScript
 from autodist.solve.alone import Alone
-from autodist.solve.cuts import Cut, as_reported, cuts
+from autodist.solve.cuts import Cut, as_reported, solved
 from autodist.solve.sources import Sources, sources
 from autodist.trace import trace
 
@@ -44,7 +44,6 @@ UNSEEN = {
     "config_registry": "see above: other loaders train",
     "full_batch_words": "see above: no source is found",
     "memory_in_backward": "rows that a backward pass of the script's own keeps",
-    "nanogpt_get_batch": "batches of an evaluation, of which the analysis gives each rank its share as well",
     "trainer_other_module": "one call makes all loaders, and nothing tells them apart: the analysis shares out all",
     "wgan_split_calls": "noise that is resized and drawn in place",
     "writer_by_getattr": "`i * loader.batch_size`, of a batch size that becomes each rank's",
@@ -59,7 +58,7 @@ MADE_GLOBAL_ELSEWHERE = frozenset("""
     metrics_by_phase model_by_eval model_chosen_by_name model_factory_arch model_named_by_option momentum_queue
     multi_file_engine nanogpt_get_batch odd_training_set one_sample_after_the_other own_batch_sampler
     package_relative_imports picked_by_class random_split_unseeded samples_at_the_end samples_by_place
-    sequences_first_noise stages_of_hard_examples trainer_class trainer_other_module transformer_lm_tied_warmup
+    sequences_first_noise trainer_other_module transformer_lm_tied_warmup
     vq_vae_moving_averages weighted_sampler wgan_split_calls writer_by_getattr
     """.split())
 """Fixtures in which the cuts are others: some cheaper, some of values that are not followed yet."""
@@ -112,9 +111,9 @@ def test_both_find_the_same(folder: Path) -> None:
     new, there = by_graph(given)
     alike = old == new and (not where or where == there)
     assert alike == (folder.name not in DIFFERENT), (old, where, new, there)
-    placements = as_reported(program, given, FACTS)
+    placements = as_reported(program, given.plan, FACTS)
     guards = Alone(frozenset(each.node for each in script.guards))
-    found = {} if script.distributed else {each.node: kind(each) for each in cuts(program, placements, guards)}
+    found = {} if script.distributed else {each.node: kind(each) for each in solved(program, given.plan, FACTS, guards)}
     unseen = [
         each.source.code(each.node)
         for each in script.reductions

@@ -11,13 +11,15 @@ from autodist.placement import Partial, PerRank, Placement, Shard
 from autodist.placement.propagate import propagate
 from autodist.program import Program
 from autodist.solve.alone import Alone
-from autodist.solve.cuts import Cut, cuts
+from autodist.solve.cuts import Cut, cuts, solved
 from autodist.solve.sources import sources
 from autodist.source import walk
 
 HEAD = """\
 import json
 import math
+from collections import Counter, defaultdict
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -58,13 +60,13 @@ for epoch in range(2):
 STEP, EPOCH = " " * 8, " " * 4
 
 
-def found(text: str, alone: str = "") -> tuple[Program, list[Cut]]:
+def found(text: str, alone: str = "", start: str = "") -> tuple[Program, list[Cut]]:
     """What to make global for the end of a script, of which a statement may be rank 0's alone."""
-    program = traced(HEAD + text + "\n")
+    program = traced(HEAD.replace("for epoch", start + "\nfor epoch", 1) + text + "\n")
     plan = sources(program, CATALOG).plan
     source = program.operations[0].source
     guarded = [each for each in walk(source.tree) if isinstance(each, ast.stmt) and source.code(each) == alone]
-    return program, cuts(program, propagate(program, plan, catalog=CATALOG), Alone(frozenset(guarded)))
+    return program, solved(program, plan, CATALOG, Alone(frozenset(guarded)))
 
 
 def told(cut: Cut) -> str:

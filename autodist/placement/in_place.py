@@ -1,0 +1,111 @@
+"""What is changed in place, and what loops add up: counts, sums, tensors that are filled step by step."""
+
+from __future__ import annotations
+
+from autodist import operations
+from autodist.placement import arguments
+from autodist.placement.call import Call
+from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement.reading import Reading
+from autodist.placement.shapes import Sizes
+from autodist.placement.subscripts import subscript
+from autodist.program import VIEWS, Operation, Value, held
+
+
+class InPlace(Reading):
+    """Placements of what holds other numbers than before."""
+
+    def _stored(self, operation: Operation) -> tuple[Placement | None, Sizes]:
+        """A tensor of which some numbers have been replaced."""
+        base, key, value = operation.inputs
+        old, new, sizes = self._operand(base), self._operand(value) or Replicate(), self._found.size(base)
+        by = self._operand(key) or Replicate()
+        if old is None:
+            return None, None
+        if isinstance(old, Shard):
+            part, _ = subscript(old, sizes, key, self._operand, self._found.size)
+            fits = not isinstance(part, PerRank) and isinstance(new, (Shard, Replicate, Each))
+            return (old if fits else PerRank("setitem", "samples are replaced by what is not theirs")), sizes
+        if self._adds_to_itself(value, base):
+            summed = new == Partial("sum") or operation in self._cyclic and isinstance(by, (Each, Shard))
+            if summed or isinstance(new, Partial) and new.reduce == "sum":
+                return self._added(base, old), sizes
+        if old == new or isinstance(old, Each):
+            return old, sizes
+        if isinstance(by, Replicate) and all(map(self._found.begins, base.operations)):
+            return new, sizes
+        if isinstance(by, Replicate) and isinstance(new, Replicate):
+            sums = isinstance(old, Partial) and old.reduce == "sum" and not arguments.is_zero(value)
+            return (PerRank("setitem", "it would be counted as often as there are ranks") if sums else old), sizes
+        return PerRank("setitem", "each rank puts what it has into a tensor of all"), sizes
+
+    def _adds(self, operation: Operation) -> bool:
+        known = self._table.find(operation.name)
+        return known is not None and known.cls in ("add", "scatter")
+
+    def _added(self, base: Value, old: Placement) -> Placement:
+        """A tensor to whose numbers those of a rank's samples are added: a sum, if it begins with zeros."""
+        begun = [each for each in base.operations if each.name != "setitem" and each not in self._cyclic]
+        if isinstance(old, Partial) and old.reduce == "sum" or all(map(arguments.gives_zeros, begun)):
+            return Partial("sum")
+        return PerRank("setitem", "the numbers that it begins with would be counted as often as there are ranks")
+
+    def _scattered(self, operation: Operation, known: operations.Operation) -> tuple[Placement | None, Sizes]:
+        """A tensor to which numbers are added in places that samples tell."""
+        base, *rest = operation.inputs
+        old, sizes = self._operand(base), self._found.size(base)
+        given = [self._operand(each) for each in (*rest, *operation.keywords.values()) if any(held(each))]
+        if old is None or None in given:
+            return None, None
+        mixed = next((each for each in (old, *given) if isinstance(each, PerRank)), None)
+        if mixed is not None or all(each == Replicate() for each in given):
+            return mixed or old, sizes
+        if not arguments.accumulates(operation, known):
+            return PerRank(known.name, "each rank puts what it has into a tensor of all"), sizes
+        return self._added(base, old), sizes
+
+    def _adds_to_itself(self, value: Value, base: Value) -> bool:
+        """Whether a value is what a tensor had in some place, and something more."""
+        for each in value.operations:
+            if each.name == "setitem":  # `counts[label][guess] += 1`
+                if _is_part(each.inputs[0], base) and self._adds_to_itself(each.inputs[2], each.inputs[0]):
+                    return True
+            elif self._adds(each) and any(_is_part(given, base) for given in each.inputs):
+                return True
+        return False
+
+    def _accumulated(self, operation: Operation, call: Call, placement: Placement) -> Placement:
+        """What a loop over samples adds up: the sum of what each of them adds."""
+        if isinstance(placement, Each):
+            return Partial("sum")
+        parts = [each.placement for each in call.operands if isinstance(each.placement, Each)]
+        sums = [each.placement for each in call.operands if isinstance(each.placement, Partial)]
+        rest = [each.placement for each in call.operands if each.placement == Replicate()]
+        if len(parts) + len(sums) + len(rest) < len(call.operands) or any(each.reduce != "sum" for each in sums):
+            return placement
+        over_samples = parts and sums and not rest or self._goes_over_samples(operation)
+        result = Partial("sum") if over_samples else placement
+        begun = all(arguments.begins_with_zero(each) for each in operation.inputs if each.operations)
+        if isinstance(result, Partial) and result.reduce == "sum" and not begun:
+            return call.apart("the number that it begins with would be counted as often as there are ranks")
+        return result
+
+    def _is_only_begun(self, value: Value) -> bool:
+        """Whether all that is known of a sum yet is the zero that it begins with."""
+        if not all(map(self._found.begins, value.operations)):
+            return False
+        return not value.things and all(each[1] in (0, None) for each in value.constants)
+
+
+def _is_part(value: Value, base: Value) -> bool:
+    """Whether it is read from what a tensor holds."""
+    views = (each for each in value.operations if each.name.rpartition(".")[2] in VIEWS and each.inputs)
+    return any(_is_same(each.inputs[0], base) for each in views)
+
+
+def _is_same(one: Value, other: Value) -> bool:
+    """Whether one may be the other, or both are read from the same place of something: `table[a]`."""
+    if one.operations & other.operations:
+        return True
+    items = [(a, b) for a in one.operations for b in other.operations if a.name == b.name == "getitem"]
+    return any(a.inputs[1:] == b.inputs[1:] and a.inputs[0].operations & b.inputs[0].operations for a, b in items)

@@ -1,0 +1,69 @@
+"""What is known of values while they are placed: how they lie, and what loops go over."""
+
+from __future__ import annotations
+
+from autodist.catalog import Catalog
+from autodist.operations import Table
+from autodist.placement import arguments
+from autodist.placement.call import ROWS
+from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement.placements import Placements
+from autodist.placement.plan import Plan
+from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, held
+
+SOURCES = (BATCH, FIELDS)
+LOADED = (BATCH, FIELDS, SAMPLE)
+
+
+class Reading:
+    """Values of a program, some of which are placed."""
+
+    def __init__(self, program: Program, plan: Plan, table: Table, catalog: Catalog | None) -> None:
+        self._program, self._plan, self._table, self._catalog = program, plan, table, catalog
+        self._found = Placements()
+        self._cyclic = program.cyclic
+
+    def _operand(self, value: Value) -> Placement | None:
+        """How a value lies, or what is in it."""
+        if any(isinstance(self._found.joint(keys.operations), (Each, PerRank)) for keys in arguments.keys(value)):
+            return PerRank("builtins.dict", "its keys are each rank's own")
+        found = self._found.joint(held(value))
+        if any(getattr(each, "kind", "") == "set" for each in value.things) and isinstance(found, (Each, Shard)):
+            return PerRank("builtins.set", "which of its elements are alike, all samples together tell")
+        picked = self._picked(value) if value.things and not value.operations else ""
+        if picked and found is None or isinstance(found, Each) and value.things and not value.operations:
+            return Shard(0, rows=picked or ROWS)  # a list with one for each sample
+        return found
+
+    def _picked(self, value: Value) -> str:
+        """By what a list has been given some of a rank's samples, and not others; empty if it has all of them."""
+        tests = {op for thing in value.things for op in getattr(thing, "picked", Value()).operations}
+        apart = (each for each in tests if not isinstance(self._found.of.get(each, Replicate()), Replicate))
+        return ",".join(sorted(f"%{each.number}" for each in apart))
+
+    def _size_as(self, size: Value, counts: bool) -> Placement | None:
+        """How a size lies, which may be the number of samples of the whole batch."""
+        return Partial("sum", ROWS) if counts else self._operand(size)
+
+    def _goes_over_samples(self, operation: Operation) -> bool:
+        """Whether the loop around an operation goes over a rank's samples, one by one."""
+        return any(each.kind == "loop" and self._is_over_samples(each) for each in operation.region.around())
+
+    def _is_over_samples(self, loop: Region) -> bool:
+        over = self._operand(loop.subject)
+        if not isinstance(over, Shard):
+            return isinstance(over, Each)
+        tuples = any(self._gives_several(each) for each in loop.subject.operations)
+        given = held(loop.subject)  # of a loader, or of several side by side
+        batches = any(each.name in LOADED or each in self._plan.placed for each in given)
+        return not (tuples or batches) and over.axis == 0
+
+    def _gives_several(self, operation: Operation) -> bool:
+        """Whether an operation gives a tuple of tensors, and not one."""
+        known = self._table.find(operation.name)
+        if operation.name == "torch.autograd.grad":
+            return True
+        if known is None:
+            return operation.owner is not None and operation.name not in SOURCES
+        along = known.short in arguments.SEVERAL and (len(operation.inputs) > 1 or bool(operation.keywords))
+        return along or known.cls == "sequence" or known.short == "LSTMCell"

@@ -1,0 +1,288 @@
+"""From what is demanded back to the expressions that can be made global."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
+from autodist.program import EMPTY, Operation, Region, Value, held, joined
+from autodist.solve.demands import Demand
+from autodist.solve.facts import ALONE, EITHER, ONE_BY_ONE, Facts, around, is_sum, is_weighted
+from autodist.solve.written import contents, covers, is_flat, is_listing, loops_at, parts_of, written
+from autodist.source import Source, all_of
+from autodist.trace.attributes import ordered
+from autodist.trace.things import Mapping, Object, Sequence
+
+LIBRARY = frozenset("module optimizer scheduler loader dataset sampler scaler".split())
+"""Roles of objects whose contents are seen to elsewhere, or are no numbers."""
+NESTED = "it holds lists or objects that hold it"
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """An expression to make global, by how it lies; one that cannot be, if it is different on each rank."""
+
+    source: Source
+    node: ast.expr
+    placement: Placement
+    demand: Demand
+    region: Region
+    is_behind: bool = False
+    """Whether it is only known once it is global what else has to be: what is computed from it is different on each
+    rank."""
+
+    @property
+    def is_met(self) -> bool:
+        """Whether a communication makes it global."""
+        if isinstance(self.placement, Replicate):
+            return self.placement.exponent == -1
+        return isinstance(self.placement, (Partial, Shard)) and not self.placement.exponent
+
+
+class Search:
+    """For one demand, from what it is given back to what can be made global."""
+
+    def __init__(self, facts: Facts, demand: Demand) -> None:
+        self._facts, self._demand = facts, demand
+        self._found: dict[tuple[ast.AST, Value], list[Cut]] = {}
+        self._open = set[tuple[ast.AST, Value]]()
+        self._met_again = 0
+
+    def given_to(self, operation: Operation, but_owner: bool = False) -> Iterator[Cut]:
+        """What to make global of what an operation is given, ``but_owner`` not the object whose method it is."""
+        node = operation.node
+        parts = list(parts_of(node))
+        owner = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+        for given in operation.operands:
+            part = next((each for each in parts if covers(self._unpacked(each), given)), None)
+            if part is owner is not None and but_owner:
+                parts.remove(owner)
+            elif part is None:
+                yield from self._of(given)
+            else:
+                parts.remove(part)
+                yield from self.at(part, given, operation)
+
+    def _unpacked(self, node: ast.expr) -> Value:
+        """What an argument is, or each of those that it stands for: `*losses`"""
+        if not isinstance(node, ast.Starred):
+            return self._facts.at(node)
+        return joined(part for each in self._facts.at(node.value).things for part in contents(each))
+
+    def at(self, node: ast.expr, value: Value, user: Operation) -> list[Cut]:
+        """What to make global so that an expression is, which an operation uses."""
+        key = node, value
+        if key in self._open:  # a round of a loop, or a list that holds itself
+            self._met_again += 1
+            return []
+        if key not in self._found:
+            self._open.add(key)
+            self._found[key] = list(self._at(node, value, user))
+            self._open.discard(key)
+        return self._found[key]
+
+    def _at(self, node: ast.expr, value: Value, user: Operation) -> Iterator[Cut]:
+        if isinstance(node, ast.FormattedValue):
+            yield from self.at(node.value, value, user)
+            return
+        if isinstance(node, ast.Starred):
+            inner, whole = node.value, self._facts.at(node.value)
+            yield from self.at(inner.elt, value, user) if is_listing(inner) else self.at(inner, whole, user)
+            return
+        for each in ordered(value.things) if self._demand.kind != "test" else ():
+            if not isinstance(each, Object) or each.cls is not None and not each.roles & LIBRARY:
+                yield from self._inside(each, node, user)
+        placement = self._facts.placement(value)
+        if placement is None or placement == Replicate():
+            return
+        if isinstance(placement, Each) and self._demand.kind != "test":
+            lost: PerRank | None = PerRank(user.name, ONE_BY_ONE)
+            found = list(self._gone_over(value))
+        else:
+            lost = placement if isinstance(placement, PerRank) else self._stuck(node, placement, user)
+            found = self._instead(node, value, placement, lost, user)
+        yield from found or [Cut(user.source, node, lost or placement, self._demand, around(user))]
+
+    def _stuck(self, node: ast.expr, placement: Placement, user: Operation) -> PerRank | None:
+        """Why an expression cannot be made global where it stands, if it cannot."""
+        if isinstance(getattr(node, "ctx", None), ast.Store):
+            return PerRank(user.name, "it is changed where it stands")
+        return self._facts.stuck(node, placement, user)
+
+    def _instead(
+        self, node: ast.expr, value: Value, placement: Placement, lost: PerRank | None, user: Operation
+    ) -> list[Cut]:
+        """What to make global in place of an expression: what it is computed from, where it cannot be itself, or where
+        that knows more."""
+        if lost is not None and lost.reason == EITHER:
+            return list(self._where_bound(node, user)) or list(self._where_called(node, user))
+        if self._is_lost_behind(placement, lost):
+            found = list(self._behind(node, value))
+            numbers = [each for each in found if isinstance(each.placement, Partial)]
+            return [replace(each, is_behind=True) for each in numbers or found]  # samples, if these do not suffice
+        if self._facts.is_bound_alone(node, user):
+            lost = PerRank(user.name, ALONE)
+            return list(self._behind(node, value)) or [Cut(user.source, node, lost, self._demand, around(user))]
+        if lost is not None or not is_weighted(placement):
+            return []
+        sums = list(self._behind(node, value))
+        return sums if all(is_sum(each.placement) for each in sums) else list(self._where_weighed(value, placement))
+
+    def _is_lost_behind(self, placement: Placement, lost: PerRank | None) -> bool:
+        """Whether no communication makes a value global, but one of what it is computed from may."""
+        if isinstance(placement, PerRank):
+            return not self._facts.is_about_sizes(placement, self._demand.kind)
+        if isinstance(placement, Replicate):
+            return placement.exponent != -1
+        if isinstance(placement, Shard) and (placement.order or placement.in_parts):
+            return True
+        return lost is not None and lost.reason == ONE_BY_ONE and not isinstance(placement, Each)
+
+    def _where_bound(self, node: ast.expr, user: Operation) -> Iterator[Cut]:
+        """What to make global of what a loop goes over that binds a name: `for each in (train, test)`."""
+        names = {each.id: each for each in ast.walk(node) if isinstance(each, ast.Name)}
+        for loop in user.source.ancestors(node):
+            if isinstance(loop, FUNCTIONS):
+                return
+            for each in loops_at(loop):
+                bound = names.keys() & {every.id for every in ast.walk(each.target) if isinstance(every, ast.Name)}
+                read = {op for name in bound for op in self._facts.at(names[name]).operations}
+                if read:
+                    yield from self._taken_from(each.iter, {op for op in read if not self._facts.is_alike(op)}, user)
+                    return
+
+    def _taken_from(self, node: ast.expr, read: set[Operation], user: Operation) -> Iterator[Cut]:
+        """What to make global of some values where an expression puts them together."""
+        value = self._facts.at(node)
+        if value.operations & read:
+            yield from self.at(node, Value(value.operations & read), user)
+            return
+        inside = [part for thing in value.things for part, _ in written(thing, getattr(thing, "node", None))]
+        for part in [*parts_of(node), *inside]:
+            yield from self._taken_from(part, read, user)
+
+    def _where_called(self, node: ast.expr, user: Operation) -> Iterator[Cut]:
+        """What to make global of what a function is given that computes an expression: this rank's samples in one
+        call, and all samples in another."""
+        call = next((each for each in user.region.around() if each.function is not None), None)
+        home = user.source.function(node)
+        if call is None or call.parent is None or call.function is not home or not isinstance(home, FUNCTIONS):
+            return
+        given = {each.arg for each in ast.walk(home.args) if isinstance(each, ast.arg)}
+        bound = {each.id for each in all_of(home, ast.Name) if isinstance(each.ctx, ast.Store)}
+        names = [each for each in ast.walk(node) if isinstance(each, ast.Name) and each.id in given - bound]
+        read = {op for each in names for op in self._facts.at(each).operations if not self._facts.is_alike(op)}
+        if self._facts.changes(call, read):
+            return  # what is reduced is a copy
+        for region in (call, *call.others):
+            source = region.parent.source if region.parent is not None else region.source
+            caller = Operation(-1, "call", (), {}, source, region.node, region.parent or region)
+            for part in parts_of(region.node):
+                value = self._facts.at(part)
+                if value.operations & read:
+                    yield from self.at(part, Value(value.operations & read), caller)
+
+    def _where_weighed(self, value: Value, placement: Placement) -> Iterator[Cut]:
+        """Where a mean is taken over numbers of which ranks have more or fewer: there it is known how many they are."""
+        found, pending = set(value.operations), [*value.operations]
+        while pending:
+            each = pending.pop()
+            if each in self._facts.learnt:
+                return
+            fresh = {op for v in each.operands for op in held(v) if self._facts.lies(op) == placement} - found
+            found |= fresh
+            pending += fresh
+            if not fresh and isinstance(each.node, ast.expr):
+                yield Cut(each.source, each.node, placement, self._demand, each.region)
+
+    def _gone_over(self, value: Value) -> Iterator[Cut]:
+        """What to gather so that a loop goes over the samples of all ranks; nothing where it counts them off, or is
+        given them by a loader."""
+        roots, beside = self._facts.loops_of(value), list[Operation]()
+        for each in roots:
+            if each.name != "iterate":
+                return
+            beside += [other for other in self._facts.beside(each) if other not in beside]
+        for each in beside:
+            over = each.inputs[0]
+            if isinstance(each.node, ast.expr) and covers(self._facts.at(each.node), over):
+                yield from self.at(each.node, over, each)
+            else:
+                yield from self.given_to(each)
+
+    def _inside(self, thing: object, node: ast.expr, user: Operation) -> Iterator[Cut]:
+        """What to make global of what a list, a dict or an object holds, where it is written down, or was put in."""
+        keys = thing.keys if isinstance(thing, Mapping) and not thing.entries else EMPTY
+        if found := [cut for each in keys.operations for cut in self._of(Value(frozenset([each])))]:
+            yield from found  # what is counted under them is that of all ranks then
+            return
+        parts = written(thing, node)
+        for part, value in parts:
+            yield from self.at(part, value, user)
+        if not parts:
+            summed = list(self._together(thing, node, user)) if self._facts.adds_up(thing) else []
+            if summed and all(each.is_met for each in summed):
+                yield from summed
+                return
+            before, found = self._met_again, list(self._stored(thing))
+            if not found or not all(each.is_met for each in found):
+                found = list(self._of(Value(things=frozenset([thing])))) or found
+            yield from found
+            if not found and self._met_again == before:
+                yield from self._together(thing, node, user)
+
+    def _stored(self, thing: object) -> Iterator[Cut]:
+        """What to make global of what a list is given, where it is, if that is all that ranks have apart in it."""
+        apart = {each for each in held(Value(things=frozenset([thing]))) if not self._facts.is_alike(each)}
+        puts = []
+        for node, region in thing.stores.items() if isinstance(thing, Sequence) else ():
+            parts = [node.value] if isinstance(node, ast.AugAssign) else list(getattr(node, "args", []))
+            user = Operation(-1, "store", (), {}, region.source, node, region)
+            puts += [(part, value, user) for part in parts if apart & {*held(value := self._facts.at(part))}]
+        if apart <= {each for _, value, _ in puts for each in held(value)}:
+            for part, value, user in puts:
+                yield from self.at(part, value, user)
+
+    def _together(self, thing: object, node: ast.expr, user: Operation) -> Iterator[Cut]:
+        """What a list or a dict holds, made global where it is read, if it is not where it is put in: counts that are
+        added to."""
+        apart = {each for each in held(Value(things=frozenset([thing]))) if not self._facts.is_alike(each)}
+        lying = self._facts.joint(apart)
+        if lying in (None, Replicate()):
+            return
+        inner: ast.expr | None = node
+        while inner is not None:
+            node = inner
+            whole = [(each, set(held(self._facts.at(each)))) for each in parts_of(node)]
+            inner = next((each for each, inside in whole if inside >= apart), None)
+        lost = lying if isinstance(lying, PerRank) else self._facts.stuck(node, lying, user)
+        if lost is None and not all(map(is_flat, self._facts.at(node).things)):
+            lost = PerRank(user.name, NESTED)
+        yield Cut(user.source, node, lost or lying, self._demand, around(user))
+
+    def _of(self, value: Value) -> Iterator[Cut]:
+        """What to make global of a value that no expression stands for: what `str(meter)` puts together."""
+        if value.things and self._demand.kind == "test":
+            value = Value(value.operations)
+        for each in sorted({*held(value)}, key=lambda op: op.number):
+            yield from self._made(each)
+
+    def _made(self, operation: Operation) -> Iterator[Cut]:
+        """What to make global where an operation gives it: of what is added up from round to round, what is added."""
+        if self._facts.goes_round(operation):
+            for part in parts_of(operation.node):
+                before = self._facts.at(part)
+                if not any(map(self._facts.goes_round, before.operations)):
+                    yield from self.at(part, before, operation)
+        elif isinstance(operation.node, ast.expr):
+            yield from self.at(operation.node, Value(frozenset([operation])), operation)
+        else:
+            yield from self.given_to(operation)
+
+    def _behind(self, node: ast.expr, value: Value) -> Iterator[Cut]:
+        """What to make global of what an expression is computed from."""
+        for each in sorted(value.operations, key=lambda op: op.number):
+            yield from self.given_to(each) if each.node is node else self._made(each)

@@ -1,0 +1,70 @@
+"""What expressions are written down with, and what lists, dicts and objects hold."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TypeGuard
+
+from autodist.program import Value
+from autodist.source import children
+from autodist.trace.things import Heap, Mapping, Sequence
+
+
+def contents(thing: object) -> Iterator[Value]:
+    """What a list, a dict or an object holds."""
+    yield from thing.contents() if isinstance(thing, Heap) else ()
+
+
+def is_flat(thing: object) -> bool:
+    """Whether it is a list or a dict of numbers, and not of further lists."""
+    return isinstance(thing, (Mapping, Sequence)) and not any(part.things for part in contents(thing))
+
+
+def loops_at(node: ast.AST) -> list[ast.For | ast.comprehension]:
+    """The loops that an expression or a statement is."""
+    if isinstance(node, ast.For):
+        return [node]
+    return list(getattr(node, "generators", []))
+
+
+def is_listing(node: ast.expr) -> TypeGuard[ast.ListComp | ast.SetComp | ast.GeneratorExp]:
+    return isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp))
+
+
+def covers(one: Value, other: Value) -> bool:
+    """Whether an expression in all contexts may be what a value is in one."""
+    return bool(other.operations or other.things or other.constants) and (
+        other.operations <= one.operations and other.things <= one.things and other.constants <= one.constants
+    )
+
+
+def written(thing: object, node: ast.AST | None) -> list[tuple[ast.expr, Value]]:
+    """The expressions that a list, a tuple or a dict is written down with, and what they are in one context."""
+    if getattr(thing, "node", None) is not node:
+        return []
+    match node, thing:
+        case ast.ListComp(elt=part) | ast.SetComp(elt=part) | ast.GeneratorExp(elt=part), Sequence():
+            return [(part, thing.element)]
+        case ast.Tuple(elts=parts) | ast.List(elts=parts), Sequence(parts=values) if values is not None:
+            if len(parts) == len(values):
+                return list(zip(parts, values, strict=True))
+        case ast.Dict(keys=keys, values=parts), Mapping(entries=entries):
+            names = [each.value if isinstance(each, ast.Constant) else None for each in keys]
+            if len(entries) == len(names) and all(name in entries for name in names):
+                return [(part, entries[name].value) for name, part in zip(names, parts, strict=True)]
+    return []
+
+
+def parts_of(node: ast.AST) -> Iterator[ast.expr]:
+    """The expressions that one is computed from, or a statement."""
+    match node:
+        case ast.Call():
+            if isinstance(node.func, ast.Attribute):
+                yield node.func.value
+            yield from node.args
+            yield from (each.value for each in node.keywords)
+        case ast.Lambda():
+            return
+        case _:
+            yield from (each for each in children(node) if isinstance(each, ast.expr))
