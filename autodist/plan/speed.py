@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from autodist.plan.devices import Device
 
@@ -160,7 +161,7 @@ class Compute:
             above, slower = self.points[1]
             straight = fast - (slower - fast) / (above - small) * (small - samples)
             return least, min(fast, max(least, straight)), fast
-        for (left, low), (right, high) in zip(self.points, self.points[1:], strict=False):
+        for (left, low), (right, high) in pairwise(self.points):
             if samples <= right:
                 found = low + (high - low) * (samples - left) / (right - left)
                 return found, found, found
