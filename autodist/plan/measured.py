@@ -25,7 +25,7 @@ class Size:
     saved: int = 0
     """What checkpointing saves of that at its highest point."""
     updating: int = 0
-    """What the optimizer takes for a moment."""
+    """The most that is held besides gradients while the optimizer is at work."""
 
     def peak(self, share: float, checkpointing: bool) -> float:
         """The most that gradients, of which a rank has a share, and activations take together."""
@@ -35,8 +35,7 @@ class Size:
 
     def update(self, share: float, owned: float) -> float:
         """The same while the optimizer is at work, on the share of the state that a rank owns."""
-        gradients, held = self.curve[0]
-        return share * gradients + owned * self.updating + held
+        return share * self.curve[0][0] + owned * self.updating
 
 
 @dataclass(frozen=True)

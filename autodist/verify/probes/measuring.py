@@ -142,7 +142,7 @@ class MeasuringProbe:
         self._kept: list[int] = []
         """What the forward passes of blocks keep for their backward passes, beyond what they give on."""
         self._training: dict[int, int] = {}
-        self._at_step = self._updating = 0
+        self._updating = 0
         self._hooks: list[Any] = []
         self._measured: dict[str, Any] = {}
         self._over = False
@@ -234,14 +234,13 @@ class MeasuringProbe:
         if self._storages is not None:
             self._storages.look()
             self._training, self._storages.most = self._storages.most, {}
-            self._at_step = self._storages.held
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         if self._over:
             return
         if self._storages is not None:
-            more = max(self._storages.most.values(), default=0) - self._at_step
-            self._updating, self._storages.most = max(self._updating, more), self._training
+            most = max(self._storages.most.values(), default=0)
+            self._updating, self._storages.most = max(self._updating, most), self._training
         self._first = self._first or id(optimizer)
         if id(optimizer) != self._first:
             return
@@ -392,7 +391,8 @@ def size(tensors: Iterable[torch.Tensor]) -> int:
 
 
 def repeated(roots: Iterable[nn.Module]) -> Iterator[nn.Module]:
-    """The modules with parameters in lists and sequences of a model: each is sharded and checkpointed by itself."""
+    """The modules with parameters in lists and sequences of a model, but for single layers: each is sharded and
+    checkpointed by itself."""
     for root in roots:
         whole = is_list(root)  # a sequence of a backbone and a head: what they hold is repeated
         tops = (
@@ -404,7 +404,7 @@ def repeated(roots: Iterable[nn.Module]) -> Iterator[nn.Module]:
             for child in module.children():
                 if not is_list(module) or is_list(child):
                     pending.append(child)
-                elif any(True for _ in child.parameters()):
+                elif any(True for _ in child.parameters()) and any(True for _ in child.children()):
                     yield child
 
 
