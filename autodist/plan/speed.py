@@ -200,18 +200,21 @@ def straggling(ranks: int, passes: int = 1, scatter: float = SCATTER) -> float:
     return scatter * math.sqrt(2 * math.log(ranks) / passes) if ranks > 1 else 0.0
 
 
-def step(compute: tuple[float, float, float], sent: Traffic, ranks: int, loading: float, beside: bool) -> Step:
+def step(
+    compute: tuple[float, float, float], sent: Traffic, ranks: int, loading: float, beside: bool, passes: int = 1
+) -> Step:
     """A step of which the parts are known. ``beside`` says that workers load while the device computes."""
     least, likely, most = compute
-    share = 1 + straggling(ranks)
+    share = 1 + straggling(ranks, passes)
 
     def total(seconds: float, paid: float) -> float:
         busy = seconds * share + paid
         return max(busy, loading) if beside else busy + loading
 
-    found = total(likely, sent.paid(likely))
+    paid = sent.paid(likely / passes)  # gradients are reduced in the last of the passes that accumulate them
+    found = total(likely, paid)
     low, high = RANGE if ranks > 1 else (1.0, 1.0)
-    fastest = min(total(least, sent.exposed(least)), low * total(least, sent.paid(least)))
-    slowest = high * total(most, sent.paid(most))
+    fastest = min(total(least, sent.exposed(least / passes)), low * total(least, sent.paid(least / passes)))
+    slowest = high * total(most, sent.paid(most / passes))
     waits = loading if not beside or loading >= found else 0.0
-    return Step(likely * share, sent.paid(likely), waits, found, fastest, slowest)
+    return Step(likely * share, paid, waits, found, fastest, slowest)
