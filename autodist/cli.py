@@ -285,7 +285,7 @@ def plan(
     if options["measurements"] is not None and options["measure"]:
         raise click.UsageError("--measure and --measurements exclude each other")
     if (context.meta[ARGS] or options["save"] is not None) and not options["measure"]:
-        raise click.UsageError(f"{'arguments after --' if context.meta[ARGS] else '--save'} need --measure")
+        raise click.UsageError(f"{'arguments after -- need' if context.meta[ARGS] else '--save needs'} --measure")
     from autodist.plan.command import plan_command
 
     per_rank = BatchSize(batch_size) is BatchSize.PER_RANK

@@ -56,7 +56,7 @@ class Device:
 
     def is_reported_as(self, name: str) -> bool:
         """Whether torch calls this device so."""
-        return name == self.name or bool(self.reported) and name.startswith(self.reported)
+        return bool(name) and name in (self.name, self.reported)
 
 
 def device(name: str) -> Device:
@@ -73,11 +73,15 @@ def device(name: str) -> Device:
         if len(found) != 1:
             raise AutodistError(f"describes {len(found)} devices: one is wanted", path)
         return found[0]
-    known = {_key(each.name): each for each in known_devices()}
-    alike = [each for key, each in known.items() if key.startswith(_key(name))] if _key(name) else []
-    if _key(name) in known or len(alike) == 1:
-        return known.get(_key(name)) or alike[0]
-    names = ", ".join(each.name for each in alike or known.values())
+    wanted, known = _key(name), known_devices()
+    for found in (
+        [each for each in known if wanted in (_key(each.name), _key(each.reported))],
+        [each for each in known if wanted == _key(each.name.partition(" ")[0])],
+        alike := [each for each in known if wanted and _key(each.name).startswith(wanted)],
+    ):
+        if len(found) == 1:
+            return found[0]
+    names = ", ".join(each.name for each in alike or known)
     what = f"--device {name} may be one of several" if alike else f"--device {name} is not known"
     raise AutodistError(f"{what}: {names}; or {OWN}")
 

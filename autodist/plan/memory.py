@@ -23,6 +23,10 @@ RESERVED = 1.5 * GIB
 """What CUDA, its libraries and NCCL take for themselves: some hundred MiB each, and more with more ranks."""
 
 
+FITS = ("yes", "unknown", "tight", "doubtful")
+"""Answers to whether it fits, the best first; `no` is not among them."""
+
+
 @dataclass(frozen=True)
 class Need:
     """Bytes on one rank."""
@@ -38,11 +42,12 @@ class Need:
         return self.held + (self.training or 0.0)
 
     def fits(self, device: Device) -> str:
-        """`yes`, `tight` where an error of the plan would decide, `no`, or `unknown`."""
+        """`yes`, `tight` where an error of the plan would decide, `no`; where activations are not known, `unknown`, or
+        `doubtful` if less than half of the device is left for them."""
         if self.total + RESERVED > device.memory:
             return "no"
         if self.training is None:
-            return "unknown"
+            return "unknown" if self.total <= device.memory / 2 else "doubtful"
         return "yes" if self.total * (1 + ERROR) + RESERVED <= device.memory else "tight"
 
 
@@ -64,5 +69,5 @@ def need(known: Measured, strategy: str, ranks: int, per_node: int, samples: flo
         return max(computing, updating)
 
     found = known.over_sizes(training, samples)
-    certain = whole + known.gradients / sharded
+    certain = whole + gradients + known.gradients / sharded
     return Need(held + certain, None) if found is None else Need(held, found)

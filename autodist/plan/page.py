@@ -1,4 +1,4 @@
-"""A plan as an HTML page with a plot: how many times as fast N devices are, and would be if a ring were all there is."""
+"""A plan as an HTML page with a plot: how many times as fast N devices are, and would be with a ring alone."""
 
 from __future__ import annotations
 
@@ -100,9 +100,7 @@ def plot(outcome: Outcome) -> str:
         dash = ' stroke-dasharray="5 4"' if dashed else ""
         points = " ".join(at(*point) for point in curve)
         parts.append(f'<polyline points="{points}" stroke="{colour}"{dash}/>')
-        y = TOP + 12 + 18 * at_line
-        parts.append(
-            f'<line x1="{WIDTH - 140}" x2="{WIDTH - 116}" y1="{y}" y2="{y}" stroke="{colour}"{dash} stroke-width="2"/>'
-        )
-        parts.append(f'<text class="label" x="{WIDTH - 110}" y="{y + 4}">{name}</text>')
+        beside = TOP + 12 + 18 * at_line
+        line = f'<polyline points="{WIDTH - 140},{beside} {WIDTH - 116},{beside}" stroke="{colour}"{dash}/>'
+        parts += [line, f'<text class="label" x="{WIDTH - 110}" y="{beside + 4}">{name}</text>']
     return "".join([*parts, "</svg>", '<p class="legend">times as fast as one device; the band is the range</p>'])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from autodist.plan.devices import Device
 from autodist.plan.measured import Measured
-from autodist.plan.memory import STRATEGIES, Need, need
+from autodist.plan.memory import FITS, STRATEGIES, Need, need
 from autodist.plan.speed import Step, Traffic, step, straggling, traffic
 
 WORTH = 0.75
@@ -48,7 +48,7 @@ class Row:
     @property
     def best(self) -> Option | None:
         """The fastest option that fits; of those that are alike, or of unknown speed, the simplest."""
-        for verdict in ("yes", "tight", "unknown"):
+        for verdict in FITS:
             fitting = [option for option in self.options if option.fits == verdict]
             if fitting and not self.problem:
                 return min(fitting, key=_cost)
@@ -83,7 +83,9 @@ class Outcome:
     @property
     def chosen(self) -> Row | None:
         """The most devices that are worth it; the fewest that hold the training, where no speed is known."""
-        able = [row for row in self.rows if row.best is not None]
+        verdicts = [row.best.fits for row in self.rows if row.best is not None]
+        verdict = min(verdicts, key=FITS.index, default="")
+        able = [row for row in self.rows if row.best is not None and row.best.fits == verdict]
         worth = [row for row in able if row.efficiency is not None and row.efficiency >= WORTH]
         if any(row.efficiency is not None for row in able):
             return max(worth, key=lambda row: row.ranks) if worth else min(able, key=lambda row: row.ranks)
@@ -109,8 +111,8 @@ def _row(known: Measured, device: Device, ranks: int, per_rank: bool, timed: boo
     samples = float(known.batch) if per_rank else known.batch / ranks
     options = []
     for strategy in STRATEGIES if ranks > 1 else STRATEGIES[:1]:
-        if strategy == "hsdp" and ranks <= device.per_node:
-            continue  # within one node it is fsdp
+        if strategy == "hsdp" and (ranks <= device.per_node or ranks % device.per_node):
+            continue  # within one node it is fsdp, and it needs whole nodes
         for checkpointing in (False, True):
             taken = need(known, strategy, ranks, device.per_node, samples, checkpointing)
             sent = traffic(strategy, known.model, ranks, device, known.backward)
@@ -140,15 +142,21 @@ def _step(known: Measured, device: Device, option: Option, ranks: int, samples: 
 
 
 def _cost(option: Option) -> tuple[float, bool, int]:
-    seconds = option.step.total if option.step is not None else option.sent.total
-    simplest = STRATEGIES.index(option.strategy) if option.strategy in STRATEGIES else 0
-    return (round(seconds, 6), option.checkpointing, simplest) if option.step else (0.0, option.checkpointing, simplest)
+    """The less the better: the time of a step; where that is not known, what is held if it is much, and plainness."""
+    doubtful = option.need.total if option.fits == "doubtful" else 0.0
+    plain = STRATEGIES.index(option.strategy) if option.strategy in STRATEGIES else 0
+    return (doubtful if option.step is None else round(option.step.total, 6), option.checkpointing, plain)
 
 
 def _unknown(known: Measured, device: Device, timed: bool, per_rank: bool) -> list[str]:
     found = []
-    if not any(size.curve for size in known.sizes):
+    measured = sum(bool(size.curve) for size in known.sizes)
+    if not measured:
         found.append("activations: the memory above is the least that is needed; --measure -- ARGS measures them")
+    elif measured == 1 and not per_rank:
+        found.append(
+            "activations of smaller batches: those of the whole batch are taken, which is the most they can be"
+        )
     if not timed:
         where = f"was timed on {known.device}, not on {device.name}" if known.compute else "was not timed"
         found.append(

@@ -13,13 +13,14 @@ from autodist.plan.planning import WORTH, Option, Outcome, Row
 from autodist.plan.speed import Step
 
 UNITS = (("GiB", GIB), ("MiB", 2**20), ("KiB", 2**10))
-MARKS = {"yes": "", "tight": "?", "no": "!", "unknown": "+"}
+MARKS = {"yes": "", "tight": "?", "no": "!", "unknown": "+", "doubtful": "~"}
 ALONE = {name: "one device" if name == STRATEGIES[0] else "" for name in STRATEGIES}
 """Without other ranks there is one way only, which stands in the first column."""
 MEANINGS = {
     "tight": f"? an error of {ERROR:.0%} decides whether it fits",
     "no": "! does not fit",
     "unknown": "+ at least: activations are not known",
+    "doubtful": "~ at least, and activations have less than half of the device",
 }
 
 
@@ -66,8 +67,10 @@ def _memory(outcome: Outcome) -> Iterator[str]:
 
 def _speed(outcome: Outcome) -> Iterator[str]:
     if outcome.one is None:
-        yield "speed: how long a step takes on this device is not known. What the ranks send each other takes:"
-        for row in outcome.rows:
+        several = [row for row in outcome.rows if row.best is not None and row.ranks > 1]
+        sent = " What the ranks send each other takes:" if several else ""
+        yield f"speed: how long a step takes on this device is not known.{sent}"
+        for row in several:
             if row.best is not None and row.pays_from is not None:
                 yield (
                     f"  {row.ranks:>5} GPUs, {row.best.name}: {time(row.best.sent.total)} of each step; they pay "
@@ -75,7 +78,8 @@ def _speed(outcome: Outcome) -> Iterator[str]:
                 )
         yield ""
         return
-    yield "speed, of the fastest strategy that fits:"
+    alone = f"a step on one device, had it the memory, takes {time(outcome.one)}"
+    yield f"speed, of the fastest strategy that fits ({alone}):"
     yield f"  {'GPUs':>5}  {'step':>9}  {'times as fast':<22} {'each':>6}  {'limit':<14} strategy"
     for row in outcome.rows:
         best = row.best
@@ -102,7 +106,8 @@ def advice(outcome: Outcome) -> str:
     many = f"{row.ranks} GPUs" if row.ranks > 1 else "one GPU"
     how = f"take {many} with {row.best.name}" if row.ranks > 1 else f"take {many}{_checkpointed(row.best)}"
     if row.speedup is None:
-        certain = {"unknown": "what is known of its memory fits", "tight": "it fits, if only just"}
+        least = "what is known of its memory fits"
+        certain = {"unknown": least, "doubtful": f"{least}, with little left", "tight": "it fits, if only just"}
         return f"{how}: {certain.get(row.best.fits, 'it fits')}; whether more of them pay is not known"
     assert row.best.step is not None
     step, efficiency = row.best.step, row.speedup[1] / row.ranks
@@ -111,16 +116,12 @@ def advice(outcome: Outcome) -> str:
     else:
         parts = ["it fits, and computes alone"]
     if efficiency < WORTH:
-        parts.append(
-            "fewer of those asked for do not hold the training, although these are not worth it for speed alone"
-        )
+        parts.append("not worth it for speed alone, but fewer of those asked for do not hold the training")
     after = next((each for each in outcome.rows if each.ranks > row.ranks and each.speedup is not None), None)
     if after is not None and after.best is not None and after.best.step is not None and after.speedup is not None:
-        slow = after.best.step.limit == "compute"
-        parts.append(
-            f"{after.ranks} would be {after.speedup[1]:.1f} times as fast, {after.speedup[1] / after.ranks:.0%} of one "
-            f"each, limited by {after.best.step.limit}{', which does not shrink as the batch does' * slow}"
-        )
+        faster, share = after.speedup[1], after.speedup[1] / after.ranks
+        more = f"{after.ranks} would be {faster:.1f} times as fast, {share:.0%} of one each"
+        parts.append(f"{more}: {_parts(after.best.step)}")
     return f"{how}: " + "; ".join(parts)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import inspect
 import json
 import os
@@ -288,9 +289,10 @@ class MeasuringProbe:
             for each in tree_leaves(values)
             if isinstance(each, torch.Tensor) and each.device.type == device and each.dim()
         ]
-        buffers = [each for root in roots for each in root.buffers()]
-        known = {id(each) for each in trained}
-        frozen = [each for root in roots for each in root.parameters() if id(each) not in known]
+        known = {id(each) for each in (*trained, *state)}
+        modules = [each for each in gc.get_objects() if issubclass(type(each), nn.Module)]  # also a copy for averages
+        held = [each for module in modules for each in (*module.parameters(False), *module.buffers(False))]
+        lasting = [each for each in held if id(each) not in known and each.device.type == device]
         blocks = list(repeated(roots))
         sizes = [size(block.parameters()) for block in blocks]
         self._measured = {
@@ -299,12 +301,12 @@ class MeasuringProbe:
             "count": sum(each.numel() for each in trained),
             "gradients": size(each for each in trained if each.requires_grad),
             "state": size(state),
-            "lasting": size(buffers) + size(frozen),
+            "lasting": size(lasting),
             "units": len(sizes) + 1,
             "largest": max(sizes, default=0),
             "rest": max(0, size(trained) - sum(sizes)),
         }
-        self._storages = storages = Storages(device, [*trained, *state, *buffers, *frozen], trained)
+        self._storages = storages = Storages(device, [*trained, *state, *lasting], trained)
         self._hooks = [hook for block in blocks for hook in self._watch(block, storages)]
         self._storages.__enter__()
 
