@@ -6,7 +6,6 @@ process and converted on two ranks, with the profiler of torch counting all memo
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import statistics

@@ -18,7 +18,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from autodist.plan.devices import Device, device
+from autodist.plan.devices import GIB, Device, device
+from autodist.plan.measured import Measured
+from autodist.plan.memory import need
 from autodist.plan.speed import PAID, RANGE, SCATTER, Model, straggling, traffic
 
 if sys.version_info >= (3, 11):
@@ -38,6 +40,7 @@ HARDWARE = {
     "H200 with 8 x NDR": ("H200 141GB", 8, 3200),
 }
 """The device, how many stand in a node, and the Gbit/s of that."""
+UNEXPLAINED = ((4, 3.0), (8, 3.9))
 IMPOSSIBLE = 1.2
 """Nothing is a fifth faster on each of several GPUs than on one: the figure for one GPU is then of another setting."""
 SCATTERS = [each / 200 for each in range(13)]
@@ -164,6 +167,30 @@ def fit(settings: Sequence[tuple[Setting, list[Row]]]) -> tuple[float, float]:
     return min(((scatter, share) for scatter in SCATTERS for share in SHARES), key=mean)
 
 
+def sharding() -> Iterator[str]:
+    """What a shard among more GPUs saves: activations and all else stay as they are."""
+    found: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    with (FOLDER / "memory.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            found[row["model"], row["precision"]][int(row["gpus"])] = float(row["gib"])
+    for (model, precision), held in found.items():
+        numbers = int(facts(model)["millions"] * 1e6)
+        known = Measured(count=numbers, parameters=4 * numbers, gradients=4 * numbers, state=8 * numbers)
+        few, many = min(held), max(held)
+        totals = [need(known, "fsdp", ranks, 8, 0, False).total / GIB for ranks in (few, many)]
+        planned, measured = totals[0] - totals[1], held[few] - held[many]
+        where = f"fsdp over {many} GPUs rather than {few}, {model}, {precision}"
+        yield f"memory that is saved by {where}: {planned:.1f} GiB planned, {measured:.1f} measured"
+
+
+def unexplained() -> str:
+    """A published pair without a model, a batch or the time of a step: what a ring would have to take for each."""
+    shares = [(ranks / faster - 1) / (2 * (ranks - 1) / ranks) for ranks, faster in UNEXPLAINED]
+    pairs = " and ".join(f"{faster} times on {ranks}" for ranks, faster in UNEXPLAINED)
+    needed = " and ".join(f"{share:.2f}" for share in shares)
+    return f"{pairs} V100, with nothing else published: all gradients once round take {needed} of what is computed"
+
+
 def quantile(values: Iterable[float], share: float) -> float:
     """The value below which this share of them lies."""
     ordered = sorted(values)
@@ -209,6 +236,8 @@ def report(all_rows: bool) -> Iterator[str]:
     yield f"left out, faster on each of several GPUs than on one: {len(impossible)} rows"
     for name in sorted({point.setting.model.partition("-seq")[0] for point in outside}):
         yield summary(f"  {name}", [p.error for p in outside if p.setting.model.partition("-seq")[0] == name])
+    yield from sharding()
+    yield unexplained()
     if all_rows:
         yield "hardware, model, precision, batch per GPU, GPUs: predicted and measured efficiency"
         for point in sorted(outside, key=lambda each: -each.error):

@@ -15,6 +15,7 @@ from typing import Any
 from autodist.errors import AutodistError
 from autodist.project import module_of
 from autodist.source import Source
+from autodist.verify.launch import Zygote
 from autodist.verify.placement import Wanted, gpu_count, placed
 from autodist.verify.progress import Progress
 from autodist.verify.runs import Run, Setting, run_bare
@@ -34,12 +35,18 @@ def measure(
     device: Wanted = "auto",
     timeout: float = 600.0,
     python: str = sys.executable,
+    zygote: Zygote | None = None,
+    divisors: Sequence[int] = DIVISORS,
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """What each run found, that of the whole batch first, and why some found nothing. Raises AutodistError."""
+    """What each run found, that of the whole batch first, and why some found nothing. Raises AutodistError.
+
+    ``zygote`` is a process to fork from that other runs share.
+    """
     found: list[dict[str, Any]] = []
     gaps: list[str] = []
     with _setting(script.resolve(), args, progress, workdir, device, timeout, python) as setting:
-        for divisor in DIVISORS:
+        setting.zygote = zygote
+        for divisor in divisors:
             if divisor > 1 and found[0]["samples"] < divisor:
                 break
             folder = setting.records / f"divided-{divisor}"
