@@ -1,4 +1,5 @@
 """A residual network on pictures of noise."""
+
 # mypy: ignore-errors
 
 import argparse

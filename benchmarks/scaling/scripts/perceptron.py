@@ -1,4 +1,5 @@
 """Large layers and small batches: what a model holds is mostly its parameters."""
+
 # mypy: ignore-errors
 
 import argparse

@@ -1,4 +1,5 @@
 """A small language model on made-up tokens."""
+
 # mypy: ignore-errors
 
 import argparse
