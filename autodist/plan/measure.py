@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,8 +70,11 @@ def _why(run: Run, timeout: float) -> str:
     said = [line for line in run.errors[0].strip().splitlines() if line.strip()]
     if run.result.timed_out:
         return f"the script took fewer than {LEAST_STEPS} optimizer steps in {timeout:.0f} s (--timeout)"
-    if run.result.codes != [0]:
-        return f"the script fails with these arguments: {said[-1].strip() if said else run.result.codes[0]}"
+    code = run.result.codes[0]
+    if code is not None and code < 0:
+        return f"the script was ended by {signal.Signals(-code).name}, as by a system that runs out of memory"
+    if code != 0:
+        return f"the script fails with these arguments: {said[-1].strip() if said else f'exit code {code}'}"
     return f"the script took fewer than {LEAST_STEPS} steps of an optimizer; arguments after -- may let it take more"
 
 

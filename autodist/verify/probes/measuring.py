@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules import module as torch_module
 from torch.optim import optimizer as torch_optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -134,7 +133,6 @@ class MeasuringProbe:
         self._result, self._divided, self._stop = result, divided, stop
         self._optimizers: dict[int, Any] = {}
         self._loaders: dict[int, Any] = {}
-        self._modules: dict[int, nn.Module] = {}
         self._first: int | None = None
         self._steps = 0
         self._now = Interval()
@@ -150,7 +148,6 @@ class MeasuringProbe:
 
     def install(self) -> None:
         """Hook what there is."""
-        self._hooks.append(torch_module.register_module_forward_pre_hook(self._called))
         torch_optimizer.register_optimizer_step_pre_hook(self._before_step)
         torch_optimizer.register_optimizer_step_post_hook(self._after_step)
         self._patch_backward()
@@ -158,9 +155,6 @@ class MeasuringProbe:
         atexit.register(self._write)
 
     # ------------------------------------------------------------ what is watched
-
-    def _called(self, module: nn.Module, _: Any) -> None:
-        self._modules[id(module)] = module
 
     def _patch_backward(self) -> None:
         plain = torch.autograd.backward
@@ -273,14 +267,8 @@ class MeasuringProbe:
         groups = [group for each in self._optimizers.values() for group in each.param_groups]
         return list({id(each): each for group in groups for each in group["params"]}.values())
 
-    def _roots(self) -> list[nn.Module]:
-        inside = {id(each) for module in self._modules.values() for each in module.modules() if each is not module}
-        return [module for key, module in self._modules.items() if key not in inside]
-
     def _track(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        trained, roots = self._parameters(), self._roots()
+        trained = self._parameters()
         device = trained[0].device.type if trained else "cpu"
         state = [
             each
@@ -293,7 +281,7 @@ class MeasuringProbe:
         modules = [each for each in gc.get_objects() if issubclass(type(each), nn.Module)]  # also a copy for averages
         held = [each for module in modules for each in (*module.parameters(False), *module.buffers(False))]
         lasting = [each for each in held if id(each) not in known and each.device.type == device]
-        blocks = list(repeated(roots))
+        blocks = list(repeated(roots_of(modules, {id(each) for each in trained})))
         sizes = [size(block.parameters()) for block in blocks]
         self._measured = {
             "device": torch.cuda.get_device_name() if device == "cuda" else device,
@@ -390,6 +378,13 @@ def synchronise() -> None:
 def size(tensors: Iterable[torch.Tensor]) -> int:
     """Bytes of the memory that tensors lie in, each counted once."""
     return sum({id(each): each.nbytes for each in tensors}.values())
+
+
+def roots_of(modules: Iterable[nn.Module], trained: set[int]) -> list[nn.Module]:
+    """The outermost modules that hold parameters which are trained."""
+    holding = [module for module in modules if any(id(each) in trained for each in module.parameters())]
+    inside = {id(each) for module in holding for each in module.modules() if each is not module}
+    return [module for module in holding if id(module) not in inside]
 
 
 def repeated(roots: Iterable[nn.Module]) -> Iterator[nn.Module]:
