@@ -134,7 +134,7 @@ def _parts(step: Step) -> str:
     if step.communication:
         parts.append(f"communicates {time(step.communication)}")
     if step.input:
-        parts.append(f"waits for samples, which take {time(step.input)}")
+        parts.append(f"waits {time(step.input)} for samples")
     return ", ".join(parts)
 
 

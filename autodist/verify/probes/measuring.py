@@ -144,6 +144,8 @@ class MeasuringProbe:
         self._updating = 0
         self._hooks: list[Any] = []
         self._measured: dict[str, Any] = {}
+        self._computes_again = False
+        """What is computed now was checkpointed."""
         self._over = False
 
     def install(self) -> None:
@@ -162,10 +164,11 @@ class MeasuringProbe:
         @functools.wraps(plain)
         def backward(*args: Any, **kwargs: Any) -> None:
             synchronise()
-            began = time.perf_counter()
+            began, self._computes_again = time.perf_counter(), True
             plain(*args, **kwargs)
             synchronise()
             self._now.backward += time.perf_counter() - began
+            self._computes_again = False
 
         torch.autograd.backward = backward
 
@@ -306,7 +309,7 @@ class MeasuringProbe:
 
         def left(_: Any, __: Any, output: Any) -> None:
             given = sum(each.nbytes for each in tree_leaves(output) if isinstance(each, torch.Tensor))
-            if before and torch.is_grad_enabled():
+            if before and torch.is_grad_enabled() and not self._computes_again:
                 self._kept.append(max(0, storages.held - before.pop() - given))
 
         yield block.register_forward_pre_hook(entered)
@@ -391,11 +394,8 @@ def repeated(roots: Iterable[nn.Module]) -> Iterator[nn.Module]:
     """The modules with parameters in lists and sequences of a model, but for single layers: each is sharded and
     checkpointed by itself."""
     for root in roots:
-        whole = is_list(root)  # a sequence of a backbone and a head: what they hold is repeated
-        tops = (
-            [root] if not whole else [each for each in root.children() if any(map(is_list, each.modules()))] or [root]
-        )
-        pending = list(tops)
+        holding = [each for each in root.children() if any(map(is_list, each.modules()))]
+        pending = holding if is_list(root) and holding else [root]  # of a sequence of a backbone and a head the insides
         while pending:
             module = pending.pop()
             for child in module.children():
