@@ -75,6 +75,12 @@ SIBLINGS = {
         "            a.mul_(0.9).add_(b.detach(), alpha=0.1)\n",
         {"samples": 32, "parameters": WHOLE, "lasting": WHOLE},
     ),
+    "some of it frozen": (
+        LOADER + "model[0].requires_grad_(False)\noptimizer = torch.optim.Adam(model.parameters())\n"
+        "for epoch in range(2):\n    for x, y in loader:\n"
+        "        optimizer.zero_grad()\n        learn(x, y)\n        optimizer.step()\n",
+        {"samples": 32, "gradients": 4 * (64 * 4 + 4), "state": 8 * (64 * 4 + 4)},
+    ),
     "an evaluation in between": (
         LOADER + "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nseen = DataLoader(data, 256)\n"
         "for epoch in range(8):\n    for i, (x, y) in enumerate(loader):\n        if i == 3:\n            break\n"
@@ -92,6 +98,7 @@ def test_what_is_found(name: str, tmp_path: Path, zygote: Zygote | None) -> None
     runs, gaps = measure(tmp_path / "train.py", [], NoProgress(), device="cpu", zygote=zygote, divisors=(1, 4))
     found = {"parameters": WHOLE, "gradients": runs[0]["parameters"], "lasting": 0, **wanted}
     assert {key: runs[0][key] for key in found} == found
+    assert runs[0]["gradients"] <= runs[0]["curve"][0][0] < runs[0]["gradients"] + 512 * 8  # whole pieces are given out
     assert runs[1]["samples"] * 4 == runs[0]["samples"]
     assert runs[0]["rate"] > 0 and runs[0]["seconds"] > 0 and 0 < runs[0]["backward"] < 1
     assert not gaps

@@ -46,18 +46,21 @@ class Storages(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, device: str, lasting: Iterable[torch.Tensor], parameters: Iterable[Any]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._device = device
-        self._lasting = {self._key(tensor) for tensor in lasting}
+        self._lasting: set[int] = set()
         self._sizes: dict[int, int] = {}
         self._gradients: set[int] = set()
         self.live = self.gradients = 0
         self.most: dict[int, int] = {}
         """For each amount of gradients, the most that is held besides them."""
         self._hooks = []
+        for tensor in lasting:
+            self._exists(tensor)
         for parameter in parameters:
             if parameter.grad is not None:
                 self.add(parameter.grad)
                 self._has_gradient(parameter)
-            self._hooks.append(parameter.register_post_accumulate_grad_hook(self._has_gradient))
+            if parameter.requires_grad:
+                self._hooks.append(parameter.register_post_accumulate_grad_hook(self._has_gradient))
 
     @property
     def held(self) -> int:
@@ -71,8 +74,8 @@ class Storages(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for given in tree_leaves((args, kwargs)):  # what exists already is not what this operation makes
-            if isinstance(given, torch.Tensor) and (key := self._key(given)) not in self._sizes:
-                self._lasting.add(key)
+            if isinstance(given, torch.Tensor):
+                self._exists(given)
         result = func(*args, **(kwargs or {}))
         for made in tree_leaves(result):
             if isinstance(made, torch.Tensor):
@@ -89,6 +92,13 @@ class Storages(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._sizes[key] = -(-storage.nbytes() // BLOCK) * BLOCK
         self.live += self._sizes[key]
         weakref.finalize(storage, self._freed, key).atexit = False
+
+    def _exists(self, tensor: torch.Tensor) -> None:
+        """Leave out memory that was there before, until it is freed: another tensor may have its place then."""
+        key = self._key(tensor)
+        if key and key not in self._sizes and key not in self._lasting:
+            self._lasting.add(key)
+            weakref.finalize(tensor.untyped_storage(), self._lasting.discard, key).atexit = False
 
     def look(self) -> None:
         """Take down what is held now."""
