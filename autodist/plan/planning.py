@@ -157,7 +157,9 @@ def _unknown(known: Measured, device: Device, timed: bool, per_rank: bool) -> li
         found.append(
             "activations of smaller batches: those of the whole batch are taken, which is the most they can be"
         )
-    if not timed:
+    if known.sizes and not known.batch:
+        found.append("the samples of a step, and so its speed on a share of them; --batch says how many there are")
+    elif not timed:
         where = f"was timed on {known.device}, not on {device.name}" if known.compute else "was not timed"
         found.append(
             f"speed: a step {where}; run --measure --save FILE there and give the file to --measurements, or say how "

@@ -83,6 +83,18 @@ def test_for_programs(autodist: Autodist, script: Path, measurements: Path) -> N
     assert per_rank["rows"][0]["speedup"][1] > found["rows"][0]["speedup"][1]  # a larger batch hides more
 
 
+def test_a_batch_made_by_hand(autodist: Autodist, script: Path, tmp_path: Path) -> None:
+    by_hand = Measured(**{**vars(KNOWN), "rate": 0.0, "sizes": (Size(0, 0.1, ((0, 256 * MIB),)),)})
+    save(by_hand, tmp_path / "by_hand.json")
+    arguments = ("plan", script, "--measurements", tmp_path / "by_hand.json", "--device", "H100", "--gpus", "1,2")
+    without = autodist(*arguments)
+    assert "not known: the samples of a step" in without.stdout
+    assert "not known: activations of smaller batches" in without.stdout
+    assert "times as fast" not in without.stdout
+    told = autodist(*arguments, "--batch", "64")
+    assert "2.00 (" not in told.stdout and "not known: compute at smaller batches" in told.stdout
+
+
 def test_a_loader_that_is_too_slow(autodist: Autodist, script: Path, tmp_path: Path) -> None:
     slow = Measured(**{**vars(KNOWN), "rate": 400.0, "cores": 8})
     save(slow, tmp_path / "slow.json")
