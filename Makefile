@@ -6,6 +6,7 @@
 # make endings  do converted scripts end with 0, 1,000 times on 2 ranks?
 # make overhead  what its probes cost              make combinations  convert and verify scripts put together at random
 # make bench  speed against other tools             make robustness   convert every Python file there is
+# make plan-validation  what plans say beside published tables and measured memory
 # make bench-convert [CHECKOUTS=folder]  speed of convert, how it grows, and of public repositories checked out there
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ TORCH ?= torch==2.13.0
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/installed
 
-.PHONY: test black ruff mypy demo docs goldens fixtures rule bench bench-convert faults alarms endings overhead combinations robustness clean
+.PHONY: test black ruff mypy demo docs goldens fixtures rule bench bench-convert plan-validation faults alarms endings overhead combinations robustness clean
 .DEFAULT_GOAL := test
 
 test: $(INSTALLED)
@@ -70,6 +71,10 @@ bench: $(INSTALLED)
 
 bench-convert: $(INSTALLED)
 	@$(BIN)/python -m benchmarks.speed converting sweeping repositories --rounds 3 $(if $(CHECKOUTS),--checkouts "$(CHECKOUTS)")
+
+plan-validation: $(INSTALLED)
+	@$(BIN)/python -m benchmarks.plan_validation
+	@$(BIN)/python -m benchmarks.plan_memory
 
 faults: $(INSTALLED)
 	@$(BIN)/python -m benchmarks.verify_faults

@@ -47,6 +47,16 @@ def _counts(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int
     return tuple(dict.fromkeys(map(int, counts)))
 
 
+def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[float, ...]:
+    try:
+        seconds = tuple(float(each) for each in value.split(",")) if value else ()
+    except ValueError:
+        seconds = (0.0,)
+    if not all(0 < each < float("inf") for each in seconds):
+        raise click.BadParameter("seconds are wanted, as in 0.42,0.22,0.12,0.07")
+    return seconds
+
+
 class ScriptCommand(click.Command):
     """A command that hands what follows ``--`` to scripts."""
 
@@ -235,6 +245,53 @@ def verify(
 
     session = Session(Terminal(), "text", {"strategy": strategy and Strategy(strategy)}, named)
     sys.exit(session.verify(scripts[0], scripts[1] if len(scripts) == 2 else None, args=context.meta[ARGS], **options))
+
+
+@cli.command(cls=ScriptCommand)
+@click.argument("script", type=click.Path(path_type=Path))
+@click.option(
+    "--gpus", metavar="N,...", default="1,2,4,8", show_default=True, callback=_counts, help="Numbers of GPUs."
+)
+@click.option("--device", metavar="NAME|FILE.toml", required=True, help="The GPU, as in 'H100 80GB'.")
+@click.option("--measure", is_flag=True, help="Run the script in a copy of its folder, and measure it.")
+@click.option("--measurements", type=click.Path(path_type=Path), help="What --save kept, of a run here or elsewhere.")
+@click.option("--save", type=click.Path(path_type=Path), help="Keep what --measure finds in this file.")
+@click.option(
+    "--step-seconds",
+    metavar="S,...",
+    callback=_seconds,
+    help="What a step takes on one such GPU, with the whole batch, half of it, and so on.",
+)
+@click.option("--batch", type=click.IntRange(min=1), help="Samples of a step, where no run tells them.")
+@click.option(
+    "--batch-size",
+    type=click.Choice([each.value for each in BatchSize]),
+    default=BatchSize.GLOBAL.value,
+    show_default=True,
+    help="What the script's means.",
+)
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=600.0, help="Seconds for each run.")
+@click.option("--workdir", type=click.Path(path_type=Path), help="The folder that is copied, where the script starts.")
+@click.option("--report", type=click.Path(path_type=Path), help="Write an HTML report.")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.pass_context
+def plan(
+    context: click.Context, /, script: Path, device: str, batch_size: str, report: Path | None, **options: Any
+) -> None:
+    """Say before the money is spent what fits N GPUs, how fast they are, and how many of them pay.
+
+    With --measure, what follows -- goes to the script.
+    """
+    if options["measurements"] is not None and options["measure"]:
+        raise click.UsageError("--measure and --measurements exclude each other")
+    if (context.meta[ARGS] or options["save"] is not None) and not options["measure"]:
+        raise click.UsageError(f"{'arguments after -- need' if context.meta[ARGS] else '--save needs'} --measure")
+    from autodist.plan.command import plan_command
+
+    per_rank = BatchSize(batch_size) is BatchSize.PER_RANK
+    sys.exit(
+        plan_command(script, context.meta[ARGS], device_name=device, per_rank=per_rank, report_path=report, **options)
+    )
 
 
 @cli.command()

@@ -44,10 +44,11 @@ class Uncounted(Exception):
 class Footprint:
     """The parameters of all models that train, and the bytes of parameters, gradients and optimizer state.
 
-    ``types`` are those of the parameters' numbers.
+    ``types`` are those of the parameters' numbers, and ``weights`` their bytes.
     """
 
     parameters: int
+    weights: int
     held: int
     optimizers: tuple[str, ...]
     types: tuple[str, ...]
@@ -57,14 +58,15 @@ def footprint(run: Interpreter, models: list[Object]) -> Footprint:
     """What training holds. Raises Uncounted."""
     sizes = {module.key: _Count(run).module(module) for module in models}
     made = [t for event in run.of("optimizer") for t in event.value.objects("optimizer")]
-    held = 0
+    held = weights = 0
     for module in models:
         own = {part.key for part in parts(module)}
         states = [_states(each, run) for each in made if any(m.key in own for m in optimized_by(each))]
-        held += sizes[module.key] * BYTES[_type(module, run)] * (2 + max(states, default=2))
+        taken = sizes[module.key] * BYTES[_type(module, run)]
+        weights, held = weights + taken, held + taken * (2 + max(states, default=2))
     types = dict.fromkeys(_type(module, run) for module in models)
     names = dict.fromkeys(each.name.rpartition(".")[2] for each in made)
-    return Footprint(sum(sizes.values()), held, tuple(names), tuple(types))
+    return Footprint(sum(sizes.values()), weights, held, tuple(names), tuple(types))
 
 
 def _type(module: Object, run: Interpreter) -> str:

@@ -15,7 +15,7 @@ PACKAGE, RULES = ROOT / "autodist", ROOT / "rules"
 LAYERS = """
     __main__
     cli
-    session | evaluate
+    session | evaluate | plan
     report | output | terminal | verify
     convert | launch | choice | relocation
     registry | repeats | suppress

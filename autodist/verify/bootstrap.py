@@ -42,6 +42,7 @@ from autodist.verify.probes.files import FilesProbe
 from autodist.verify.probes.group import GroupProbe
 from autodist.verify.probes.launcher import LauncherProbe
 from autodist.verify.probes.logs import LogProbe
+from autodist.verify.probes.measuring import MeasuringProbe
 from autodist.verify.probes.moves import MoveProbe
 from autodist.verify.probes.numpy_random import NumpyRandomProbe
 from autodist.verify.probes.precision import PrecisionProbe
@@ -125,6 +126,8 @@ class Bootstrap:
         if plan.bare:
             self._trace.emit("start", role=plan.role, rank=plan.rank, world=plan.world, torch=torch.__version__)
             self._lead_elsewhere(ProbeContext(plan, self._trace, RandomStreams(plan.seed), None))
+            if plan.divided:
+                MeasuringProbe(plan.record("measured"), plan.divided, self._stop_after_steps).install()
             return
         compile_nothing()
         export_still()

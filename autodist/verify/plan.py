@@ -66,6 +66,8 @@ class ProcessPlan:
     env: dict[str, str] = field(default_factory=dict)
     bare: bool = False
     """Without probes, but for those that keep the user's files as they are: does it fail by itself?"""
+    divided: int = 0
+    """For a run that is measured, without other probes: by how much its batches are divided; 0 for all other runs."""
     module: str | None = None
     """The name by which `python -m` starts the script, where it is not started by its path."""
 

@@ -317,11 +317,12 @@ def run_original(setting: Setting, world: int, folder: Path, replay: Path, conve
     return run_processes(setting, [plan], scratch, what, goal)
 
 
-def run_bare(setting: Setting, world: int, folder: Path, seconds: float) -> Run:
-    """The original once more, which has failed: without the probes, for so many seconds."""
+def run_bare(setting: Setting, world: int, folder: Path, seconds: float, divided: int = 0) -> Run:
+    """The original without the probes, for so many seconds: once more, when it has failed, or to be measured, its
+    batches divided."""
     outer = folder / "bare"
     scratch = prepare(setting, setting.before, outer)
-    (folder / "bare-records").mkdir()
+    (folder / "bare-records").mkdir(parents=True)
     plan = ProcessPlan(
         role="original",
         rank=0,
@@ -336,10 +337,12 @@ def run_bare(setting: Setting, world: int, folder: Path, seconds: float) -> Run:
         device=setting.placements[world].device,
         module=setting.modules.get(setting.before),
         bare=True,
+        divided=divided,
         **elsewhere(scratch),
     )
     setting = replace(setting, timeout=seconds)
-    return run_processes(setting, [plan], scratch, f"{setting.before.name} without probes", None)
+    what = f"with a batch divided by {divided}" if divided > 1 else "measured" if divided else "without probes"
+    return run_processes(setting, [plan], scratch, f"{setting.before.name} {what}", None)
 
 
 def original_steps(setting: Setting, conversion: Run) -> int | None:
