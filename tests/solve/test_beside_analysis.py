@@ -21,7 +21,8 @@ from autodist.program import held
 from autodist.project import Project
 from autodist.script import TrainingScript
 from autodist.solve.alone import Alone
-from autodist.solve.cuts import Cut, as_reported, solved
+from autodist.solve.cuts import as_reported, solved
+from autodist.solve.search import Cut
 from autodist.solve.sources import Sources, sources
 from autodist.trace import trace
 

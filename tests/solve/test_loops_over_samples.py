@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_cuts import EPOCH, STEP, found, told
+from made_global import EPOCH, STEP, found, told
 
 PAIRS = STEP + "for guess, label in zip(out.argmax(1).tolist(), y.tolist()):\n" + STEP + "    "
 BOTH = ["rows out.argmax(1)", "rows y"]
