@@ -47,7 +47,7 @@ class _Uses:
 
     def __init__(self, program: Program, placements: Placements) -> None:
         self._program, self._placements = program, placements
-        self._learnt = Steps(program).reaching
+        self._learnt = Steps(program).differentiated
 
     def maker(self, node: ast.expr) -> ast.AST | None:
         """The expression that makes what another one reads, of a rank's own, if it is one."""

@@ -19,11 +19,12 @@ from autodist.solve.costs import cheapest
 from autodist.solve.demands import Demand, demands
 from autodist.solve.facts import Facts, is_number_of_samples, is_sum, is_weighted
 from autodist.solve.search import Cut, Search
-from autodist.solve.written import parts_of
+from autodist.solve.written import parts_of, shown
 
 OTHERWISE = "the same expression lies one way in one context and another way in another"
+UNMET = "what is computed of it is different on each rank even if it is the same on all"
 ROUNDS = 6
-ON_HOST = frozenset("tolist numpy cpu detach".split())
+ON_HOST = frozenset("tolist numpy cpu".split())
 """What is done to rows of which each rank has its own as well once they are gathered."""
 
 
@@ -32,7 +33,8 @@ def cuts(program: Program, placements: Placements, alone: Alone | None = None) -
     alone = alone or Alone()
     facts = Facts(program, placements, alone)
     found: dict[ast.expr, Cut] = {}
-    for demand in demands(program, operations.load(), alone):
+    wanted = [Demand("state", each) for each in facts.kept()]
+    for demand in [*wanted, *demands(program, operations.load(), alone)]:
         for cut in _met(demand, facts):
             before = found.setdefault(cut.node, cut)
             if before.is_met and before.placement != cut.placement and not _is_alike(before.placement, cut.placement):
@@ -44,18 +46,28 @@ def solved(program: Program, plan: Plan, catalog: Catalog, alone: Alone) -> list
     """The expressions to make global so that all demands are met. What others are computed from comes first: once it
     is global, they may be so as well."""
     chosen: dict[ast.expr, Cut] = {}
+    settled = set[ast.AST]()
     for _ in range(ROUNDS):
         placements = as_reported(program, plan, catalog)
-        fresh = [each for each in cuts(program, placements, alone) if each.node not in chosen]
+        found = cuts(program, placements, alone)
+        again = [each for each in found if each.node in settled]
+        chosen |= {each.node: replace(each, placement=PerRank("join", UNMET)) for each in again}
+        fresh = [each for each in found if each.node not in chosen]
         met = [each for each in fresh if each.is_met]
         later, entered = _computed_from(met, program), {region.function for region in _given(met, program)}
         now = [each for each in fresh if later.isdisjoint(program.at(each.node).operations)] or fresh
         now = [each for each in now if each.source.function(each.node) not in entered] or now
         chosen.update((each.node, each) for each in now)
-        if len(now) == len(fresh) and not any(each.is_behind for each in now):
+        if len(now) == len(fresh) and not any(each.is_behind or isinstance(each.placement, Shard) for each in now):
             break
         plan = _made_global([each for each in now if each.is_met], program, plan)
+        settled |= {each.node for each in now if each.is_met} & _read(program)
     return list(chosen.values())
+
+
+def _read(program: Program) -> set[ast.AST]:
+    """The expressions that operations give, or are given."""
+    return {node for each in program.operations for node in (each.node, *map(shown, parts_of(each.node)))}
 
 
 def _computed_from(made_global: Sequence[Cut], program: Program) -> set[Operation]:
@@ -93,7 +105,7 @@ def _made_global(gathered: Sequence[Cut], program: Program, plan: Plan) -> Plan:
     placed, taken = dict(plan.placed), {user: dict(held) for user, held in plan.taken.items()}
     placed |= {each: Replicate() for each in program.operations if each.node in nodes and each.name != "iterate"}
     for user in program.operations:
-        for part in parts_of(user.node) if user.node not in nodes else (user.node,):
+        for part in map(shown, parts_of(user.node)) if user.node not in nodes else (user.node,):
             if part in nodes:
                 read = dict.fromkeys(program.at(part).operations, Replicate())
                 taken.setdefault(user, {}).update(read)
@@ -122,7 +134,9 @@ def _met(demand: Demand, facts: Facts) -> Iterator[Cut]:
     operation = demand.operation
     if demand.kind == "test" and isinstance(facts.lies(operation), Each):
         return  # each rank decides for its own samples, one by one
-    if demand.kind == "test" and isinstance(operation.node, ast.expr):
+    if demand.kind == "state":
+        yield from search.added_to(operation)
+    elif demand.kind == "test" and isinstance(operation.node, ast.expr):
         yield from search.at(operation.node, Value(frozenset([operation])), operation)
     else:
         yield from search.given_to(operation, demand.kind != "write")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from autodist import operations
@@ -15,7 +15,7 @@ from autodist.placement.placements import Placements
 from autodist.program import SAMPLE, Operation, Program, Region, Value, held
 from autodist.solve.alone import Alone
 from autodist.solve.demands import SHOWN
-from autodist.solve.steps import Steps
+from autodist.solve.steps import Steps, given
 from autodist.solve.written import contents, is_flat
 
 LEARNT = "gradients flow through it, and none would flow through the reduced value"
@@ -29,7 +29,8 @@ class Facts:
 
     def __init__(self, program: Program, placements: Placements, alone: Alone) -> None:
         self._program, self._placements, self._alone = program, placements, alone
-        self.learnt = Steps(program).reaching
+        self._steps = Steps(program)
+        self.learnt = self._steps.differentiated
         self._table = operations.load()
 
     def placement(self, value: Value) -> Placement | None:
@@ -44,6 +45,25 @@ class Facts:
     def joint(self, made: Iterable[Operation]) -> Placement | None:
         """How one of several results lies."""
         return self._placements.joint(made)
+
+    def kept(self) -> Iterator[Operation]:
+        """What steps keep for later ones, which compute their losses from it: as a sum or mean over a rank's samples,
+        or otherwise different on each rank."""
+        for each in sorted(self.states, key=lambda op: op.number):
+            if isinstance(self.lies(each), (Partial, PerRank)):
+                yield each
+
+    @cached_property
+    def states(self) -> set[Operation]:
+        """What is computed of what an earlier step has kept, and kept itself: no gradient flows through it."""
+        kept = (self._steps.reaching - self.learnt) & self._program.cyclic
+        found = {each for each in kept if any(other.number >= each.number for other in given(each) & kept)}
+        pending = list(found)
+        while pending:
+            fresh = {each for each in self._program.users[pending.pop()] if each in kept} - found
+            found |= fresh
+            pending += fresh
+        return found
 
     def lies(self, operation: Operation) -> Placement | None:
         """How what an operation gives lies."""

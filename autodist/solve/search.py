@@ -66,6 +66,18 @@ class Search:
                 parts.remove(part)
                 yield from self.at(part, given, operation)
 
+    def added_to(self, operation: Operation) -> Iterator[Cut]:
+        """What to make global of what an operation is given that was not kept from an earlier step."""
+        parts = list(parts_of(operation.node))
+        statement = operation.source.statement(operation.node)
+        if operation.name == "setitem" and isinstance(statement, (ast.Assign, ast.AugAssign)):
+            parts.append(statement.value)
+        for given in operation.operands:
+            if self._facts.states & given.operations:
+                continue
+            part = next((each for each in parts if covers(self._unpacked(each), given)), None)
+            yield from self._of(given) if part is None else self.at(part, given, operation)
+
     def _unpacked(self, node: ast.expr) -> Value:
         """What an argument is, or each of those that it stands for: `*losses`"""
         if not isinstance(node, ast.Starred):
@@ -283,6 +295,12 @@ class Search:
             yield from self.given_to(operation)
 
     def _behind(self, node: ast.expr, value: Value) -> Iterator[Cut]:
-        """What to make global of what an expression is computed from."""
+        """What to make global of what an expression is computed from: all of it, or nothing."""
+        found: list[Cut] = []
         for each in sorted(value.operations, key=lambda op: op.number):
-            yield from self.given_to(each) if each.node is node else self._made(each)
+            before = self._met_again
+            some = list(self.given_to(each) if each.node is node else self._made(each))
+            if not some and not self._facts.is_alike(each) and self._met_again == before:
+                return
+            found += some
+        yield from found

@@ -11,6 +11,10 @@ from autodist.source import is_generator
 from autodist.trace.things import Stream
 
 MODULE = "torch.nn.Module"
+CONSTANT = frozenset("detach detach_ data item tolist numpy argmax argmin argsort long int bool size shape len".split())
+"""The last parts of the names of operations that no gradient flows through."""
+FOLLOWED = frozenset("torch numpy builtins operator math getitem setitem iterate sample loader range data".split())
+"""The beginnings of the names of operations whose results have gradients only where what they are given has."""
 LEARNED = ("Parameter", ".weight", ".bias")
 """Ends of the names of operations that give what is trained."""
 
@@ -36,6 +40,24 @@ class Steps:
                 found.add(each)
                 pending += () if each in stop or self.is_of_module(each) else given(each)
         return frozenset(found)
+
+    @cached_property
+    def differentiated(self) -> frozenset[Operation]:
+        """What gradients flow through, from losses back to what is trained."""
+        found: set[Operation] = set()
+        pending = [each for each in self.reaching if self._is_trained(each)]
+        while pending:
+            each = pending.pop()
+            if each in self.reaching and each not in found and not is_constant(each):
+                found.add(each)
+                pending += self.program.users[each]
+        return frozenset(found)
+
+    def _is_trained(self, operation: Operation) -> bool:
+        """Whether gradients begin there, for all that is known: at what is trained, and at what is not followed."""
+        if "module" in getattr(operation.owner, "roles", ()) or self.is_of_module(operation):
+            return True
+        return operation.name.partition(".")[0] not in FOLLOWED
 
     def downstream(self, start: Operation) -> set[Operation]:
         """What is computed of an operation, on the way to a gradient."""
@@ -123,6 +145,11 @@ class Steps:
         for region in operation.region.around():
             if isinstance(region.node, ast.Call):
                 yield from self.program.at(region.node.func).things
+
+
+def is_constant(operation: Operation) -> bool:
+    """Whether no gradient flows through it."""
+    return operation.region.without_gradients or operation.name.rpartition(".")[2] in CONSTANT
 
 
 def given(operation: Operation) -> frozenset[Operation]:

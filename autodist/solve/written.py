@@ -68,3 +68,8 @@ def parts_of(node: ast.AST) -> Iterator[ast.expr]:
             return
         case _:
             yield from (each for each in children(node) if isinstance(each, ast.expr))
+
+
+def shown(node: ast.AST) -> ast.AST:
+    """What a part of a text shows: `loss` of `f"{loss:.4f}"`."""
+    return node.value if isinstance(node, ast.FormattedValue) else node
