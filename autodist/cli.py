@@ -16,13 +16,32 @@ from autodist.sniff import may_train
 from autodist.terminal import Terminal
 
 STDIN = Path("-")
-FORMATS = ("text", "json", "github", "sarif", "markdown")
+FORMATS = ("text", "json", "github", "gitlab", "sarif", "markdown")
+VERDICTS = ("text", "json", "markdown")
 ARGS = "autodist.args"
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _codes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(code.upper() for value in values for code in value.replace(",", " ").split())
+
+
+def _formats(*known: str) -> Callable[[Command], Command]:
+    """The option for what is said to programs: one format for standard output, others to files."""
+
+    def chosen(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, dict[str, Path]]:
+        named = dict(value.partition("=")[::2] for value in values)
+        if unknown := sorted(named.keys() - set(known)):
+            raise click.BadParameter(f"{unknown[0]} is none of {', '.join(known)}")
+        printed = [name for name, path in named.items() if not path] or ["text"]
+        if len(printed) > 1:
+            raise click.BadParameter(
+                f"only one of {', '.join(printed)} can be printed: write FORMAT=FILE for the others"
+            )
+        return printed[0], {name: Path(path) for name, path in named.items() if path}
+
+    told = f"{', '.join(known[:-1])} or {known[-1]}; FORMAT=FILE writes it to a file. May be repeated."
+    return click.option("--output-format", metavar="FORMAT[=FILE]", multiple=True, callback=chosen, help=told)
 
 
 def _memory(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -90,7 +109,7 @@ script_options = _options(
     click.option("--shard-unit", metavar="CLASS", help="FSDP: shard modules of this class by themselves."),
     click.option("--select", metavar="CODES", multiple=True, callback=_codes, help="Run these rules alone."),
     click.option("--ignore", metavar="CODES", multiple=True, callback=_codes, help="Leave these rules out."),
-    click.option("--output-format", type=click.Choice(FORMATS), default="text", show_default=True),
+    _formats(*FORMATS),
     click.option("-q", "--quiet", is_flag=True, help="Print only what a person must look at."),
     click.option("-v", "--verbose", is_flag=True, help="Print notes too, and the traceback of an error."),
     click.option("--no-color", is_flag=True, help="No colours; the variable NO_COLOR does the same."),
@@ -180,7 +199,7 @@ def convert(
         raise click.UsageError(f"--{given[0]} is for the runs of --verify")
     if_training = if_training or len(files) > 1
     candidates = _training(files) if if_training else files
-    if not candidates and options["output_format"] == "text":
+    if not candidates and options["output_format"] == ("text", {}):
         return
     from autodist.session import Delivery, Session
 
@@ -195,7 +214,7 @@ def convert(
 def check(files: tuple[Path, ...], **options: Any) -> None:
     """Find what keeps training scripts from being right on several ranks; files that train nothing are skipped."""
     candidates = _training(files)
-    if not candidates and options["output_format"] == "text":
+    if not candidates and options["output_format"] == ("text", {}):
         return
     from autodist.session import Session
 
@@ -216,7 +235,7 @@ def check(files: tuple[Path, ...], **options: Any) -> None:
 @click.option("--workdir", type=click.Path(path_type=Path), help="The folder that is copied, where the scripts start.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep traces and scratch copies in this folder.")
 @click.option("--strategy", type=click.Choice([each.value for each in AVAILABLE]), help="Convert BEFORE to this first.")
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@_formats(*VERDICTS)
 @click.pass_context
 def verify(
     context: click.Context, /, scripts: tuple[Path, ...], modules: tuple[str, ...], strategy: str | None, **options: Any
@@ -233,6 +252,7 @@ def verify(
         raise click.UsageError("name the original and the conversion, or the original and --strategy")
     from autodist.session import Session
 
+    options["output_format"], options["documents"] = options["output_format"]
     session = Session(Terminal(), "text", {"strategy": strategy and Strategy(strategy)}, named)
     sys.exit(session.verify(scripts[0], scripts[1] if len(scripts) == 2 else None, args=context.meta[ARGS], **options))
 
@@ -317,10 +337,10 @@ def _may_train(path: Path) -> bool:
 def _split(options: dict[str, Any]) -> dict[str, Any]:
     """What a session is made of: how to speak, in which format, and the options of the rules."""
     terminal = Terminal(*(options.pop(name) for name in ("quiet", "verbose", "no_color")))
-    output_format = options.pop("output_format")
+    output_format, documents = options.pop("output_format")
     enums = {"strategy": Strategy, "batch_size": BatchSize, "mixed_precision": MixedPrecision}
     options = {name: enums[name](value) if value and name in enums else value for name, value in options.items()}
-    return {"terminal": terminal, "output_format": output_format, "options": options}
+    return {"terminal": terminal, "output_format": output_format, "documents": documents, "options": options}
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,6 +111,14 @@ def write(outputs: Iterable[Output]) -> None:
     finally:
         for written in temporary.values():
             written.unlink(missing_ok=True)
+
+
+def write_documents(documents: Mapping[Path, str]) -> None:
+    """Write texts to files of these names. Raises AutodistError."""
+    for path, text in documents.items():
+        with _explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
 
 
 def _temporary(output: Output) -> Path:

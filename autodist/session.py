@@ -19,7 +19,7 @@ from autodist.deep import deep
 from autodist.errors import AutodistError
 from autodist.output import Output
 from autodist.project import Project, added_folders, console_script, starts
-from autodist.report import Run, counted, github, json, markdown, sarif, shown, text
+from autodist.report import Run, counted, github, gitlab, json, markdown, sarif, shown, text
 from autodist.report import diff as diffs
 from autodist.result import Result
 from autodist.source import Source
@@ -62,11 +62,13 @@ class Session:
     modules: Mapping[Path, str] = field(default_factory=dict)
     """The names of those files that `python -m` starts by name."""
 
+    documents: Mapping[str, Path] = field(default_factory=dict)
+    """Files to write the results to, each in its format."""
+
     def convert(self, files: Iterable[Path], delivery: Delivery) -> int:
         """Convert each file. Returns the exit code."""
         runs, status = self._each(files, lambda project, config: self._convert(project, config, delivery))
-        self._document(runs, with_diff=delivery.diff)
-        return status
+        return max(status, self._document(runs, with_diff=delivery.diff))
 
     def check(self, files: Iterable[Path]) -> int:
         """Print what the rules find in each file. Returns the exit code."""
@@ -77,8 +79,7 @@ class Session:
             number = sum(len(run.findings) for run in runs)
             if not self.terminal.quiet:
                 self.terminal.say(f"{counted(number, 'finding')} in {counted(len(runs), 'training script')}")
-        self._document(runs, with_diff=False)
-        return status
+        return max(status, self._document(runs, with_diff=False))
 
     def verify(self, before: Path, after: Path | None, **options: Any) -> int:
         """Run a script and its conversion, which is made here if it is not given. Returns the exit code."""
@@ -172,17 +173,32 @@ class Session:
             return result.entry.source.encode(result.entry.after)
         return ""
 
-    def _document(self, runs: Sequence[Run], with_diff: bool) -> None:
-        """Print the results of all files in a format for programs."""
-        match self.output_format:
-            case "json":
-                self.terminal.show(json.render(runs, with_diff))
-            case "github":
-                self.terminal.show(github.render(runs))
-            case "sarif":
-                self.terminal.show(sarif.render(runs, registry.load()))
-            case "markdown":
-                self.terminal.show(markdown.render(runs))
+    def _document(self, runs: Sequence[Run], with_diff: bool) -> int:
+        """Print the results of all files in a format for programs, and write the files that were asked for."""
+        if self.output_format != "text":
+            self.terminal.show(_rendered(self.output_format, runs, with_diff))
+        try:
+            output.write_documents({path: _rendered(name, runs, with_diff) for name, path in self.documents.items()})
+        except AutodistError as error:
+            self.terminal.error(error)
+            return BAD_INPUT
+        return DONE
+
+
+def _rendered(output_format: str, runs: Sequence[Run], with_diff: bool) -> str:
+    match output_format:
+        case "json":
+            return json.render(runs, with_diff)
+        case "github":
+            return github.render(runs)
+        case "gitlab":
+            return gitlab.render(runs)
+        case "sarif":
+            return sarif.render(runs, registry.load())
+        case "markdown":
+            return markdown.render(runs)
+        case _:
+            return text.listing(runs, verbose=False) + "\n"
 
 
 def _is_stdin(project: Project) -> bool:
