@@ -235,6 +235,7 @@ def check(files: tuple[Path, ...], **options: Any) -> None:
 @click.option("--workdir", type=click.Path(path_type=Path), help="The folder that is copied, where the scripts start.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep traces and scratch copies in this folder.")
 @click.option("--strategy", type=click.Choice([each.value for each in AVAILABLE]), help="Convert BEFORE to this first.")
+@click.option("--changed", is_flag=True, help="Say again what was found equal, if nothing has changed since.")
 @_formats(*VERDICTS)
 @click.pass_context
 def verify(
@@ -253,6 +254,8 @@ def verify(
     from autodist.session import Session
 
     options["output_format"], options["documents"] = options["output_format"]
+    if options["changed"] and (options["output_format"] != "text" or options["documents"] or options["report"]):
+        raise click.UsageError("--changed has the text of a verdict alone: leave out --report and --output-format")
     session = Session(Terminal(), "text", {"strategy": strategy and Strategy(strategy)}, named)
     sys.exit(session.verify(scripts[0], scripts[1] if len(scripts) == 2 else None, args=context.meta[ARGS], **options))
 

@@ -7,11 +7,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from autodist import launch, output, registry, relocation
+from autodist import launch, output, proofs, registry, relocation
 from autodist.choice import choose
 from autodist.config import Config, load
 from autodist.convert import convert, diagnose, unchanged
@@ -81,21 +82,36 @@ class Session:
                 self.terminal.say(f"{counted(number, 'finding')} in {counted(len(runs), 'training script')}")
         return max(status, self._document(runs, with_diff=False))
 
-    def verify(self, before: Path, after: Path | None, **options: Any) -> int:
-        """Run a script and its conversion, which is made here if it is not given. Returns the exit code."""
+    def verify(self, before: Path, after: Path | None, changed: bool = False, **options: Any) -> int:
+        """Run a script and its conversion, which is made here if it is not given. Returns the exit code.
+
+        ``changed`` says again what an earlier run found equal, if nothing that it depends on has changed.
+        """
         try:
             if after is not None:
                 modules = (self.modules.get(before), self.modules.get(after))
-                return _compared(before, after, modules=modules, **options)
+                run = partial(_compared, before, after, modules=modules, **options)
+                projects = [self._read(path) for path in (before, after)] if changed else []
+                return self._once(projects, (), run, options) if changed else run()
             project = self._read(before)
             config = self._chosen(project, load(before.parent, self.options))
             with self.terminal.progress():
                 result = convert(project, config)
-            self.terminal.say(text.summary(Run(config.strategy, result), quiet=False, verbose=False))
-            return _proven(project, result, **options) if result.changed else LOOK
+            self.terminal.say(text.summary(Run(config.strategy, result), quiet=changed, verbose=False))
+            if not result.changed:
+                return LOOK
+            run = partial(_proven, project, result, **options)
+            return self._once([project], [file.after for file in result.files], run, options) if changed else run()
         except Exception as error:
             self.terminal.error(error, before)
             return BAD_INPUT
+
+    def _once(
+        self, projects: Sequence[Project], texts: Iterable[str], run: Callable[..., int], options: Mapping[str, Any]
+    ) -> int:
+        sources = [source for project in projects for source in project.sources]
+        settings = {key: value for key, value in options.items() if key not in ("args", "timeout")}
+        return proofs.unless_known(sources, texts, options["args"], settings, lambda stream: run(stream=stream))
 
     def _read(self, path: Path) -> Project:
         if path != STDIN:

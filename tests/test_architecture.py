@@ -16,7 +16,7 @@ LAYERS = """
     __main__
     cli
     session | evaluate
-    report | output | terminal | verify
+    report | output | terminal | verify | proofs
     convert | launch | choice | relocation
     registry | repeats | suppress
     analyze
