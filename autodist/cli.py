@@ -69,6 +69,8 @@ def _counts(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int
 class ScriptCommand(click.Command):
     """A command that hands what follows ``--`` to scripts."""
 
+    takes_arguments = True
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the scripts' arguments away before the others are parsed."""
         end = args.index("--") if "--" in args else len(args)
@@ -301,6 +303,19 @@ def rule(code: str | None) -> None:
     if found is None:
         raise click.UsageError(f"there is no rule {code}; `autodist rule` lists all")
     click.echo(rules.page(found, registry.examples(found.code)), nl=False)
+
+
+@cli.command()
+def mcp() -> None:
+    """Serve these commands as tools to coding agents, by the Model Context Protocol on standard input and output."""
+    try:
+        from autodist import agents
+    except ImportError:
+        from autodist.errors import AutodistError
+
+        Terminal().error(AutodistError("the server needs the SDK of the protocol: pip install 'torch-autodist[mcp]'"))
+        sys.exit(2)
+    agents.serve(cli.commands)
 
 
 def _located(modules: Iterable[str]) -> dict[Path, str]:

@@ -15,7 +15,7 @@ PACKAGE, RULES = ROOT / "autodist", ROOT / "rules"
 LAYERS = """
     __main__
     cli
-    session | evaluate
+    session | evaluate | agents
     report | output | terminal | verify | proofs
     convert | launch | choice | relocation
     registry | repeats | suppress

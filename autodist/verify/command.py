@@ -102,6 +102,7 @@ def as_json(verdict: Verdict) -> str:
     """Everything, for programs."""
     content = asdict(verdict)
     content["outcome"] = verdict.outcome.value
+    content["text"] = as_text(verdict)
     return json.dumps(standard(content), indent=2) + "\n"
 
 
