@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,17 +18,19 @@ from autodist.config import Config, load
 from autodist.convert import convert, diagnose, unchanged
 from autodist.deep import deep
 from autodist.errors import AutodistError
+from autodist.notebook import SUFFIX
 from autodist.output import Output
 from autodist.project import Project, added_folders, console_script, starts
 from autodist.report import Run, counted, github, gitlab, json, markdown, sarif, shown, text
 from autodist.report import diff as diffs
 from autodist.result import Result
+from autodist.rule import Diagnostic
 from autodist.source import Source
 from autodist.terminal import Terminal
 
 STDIN = Path("-")
 DONE, LOOK, BAD_INPUT = 0, 1, 2
-TRAINS_NOTHING = "AD901"
+TRAINS_NOTHING, COMMANDS_OF_NOTEBOOKS = "AD901", "AD909"
 Work = Callable[[Project, Config], tuple[Run | None, int]]
 
 
@@ -145,6 +147,8 @@ class Session:
     def _convert(self, project: Project, config: Config, delivery: Delivery) -> tuple[Run | None, int]:
         with self.terminal.progress():
             result = convert(project, config)
+        if Path(delivery.output or "").suffix == SUFFIX:
+            result = replace(result, diagnostics=tuple(each for each in result.diagnostics if not _is_kept(each)))
         if delivery.if_training and _trains_nothing(result):
             return None, DONE
         outputs = _outputs(project, result, config, delivery)
@@ -274,6 +278,12 @@ def _launches(project: Project, script: Path, in_folder: bool) -> tuple[launch.L
 
 def _trains_nothing(result: Result) -> bool:
     return any(diagnostic.code == TRAINS_NOTHING for diagnostic in result.diagnostics)
+
+
+def _is_kept(diagnostic: Diagnostic) -> bool:
+    """Whether it asks to run a command of a notebook that the notebook made of the script runs itself."""
+    again = {each.line for each in diagnostic.source.left_out if each.again}
+    return diagnostic.code == COMMANDS_OF_NOTEBOOKS and diagnostic.line in again
 
 
 def _outputs(project: Project, result: Result, config: Config, delivery: Delivery) -> tuple[Output, ...]:
