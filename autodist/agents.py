@@ -20,7 +20,7 @@ from autodist.report import tool_version
 
 TOOLS = {"convert": False, "check": True, "observe": True, "verify": True, "rule": True, "plan": True}
 """The commands that are tools, and whether each leaves the files of the project alone."""
-HIDDEN = {"help", "output_format", "quiet", "verbose", "no_color", "if_training", "force", "changed"}
+HIDDEN = {"help", "output_format", "quiet", "verbose", "no_color", "if_training", "force", "changed", "explain"}
 MEANINGS = {0: "done: nothing is left to a person", 1: "a person must look at this", 2: "error: see messages"}
 TOO_LONG = ("deviations", "details")
 """Of a verdict: the numbers of each step, and what charts are drawn from."""

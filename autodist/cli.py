@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem, get_completion_class
 
 from autodist.config import AVAILABLE, CHOICES, BatchSize, MixedPrecision, Strategy, memory
 from autodist.sniff import may_train
@@ -42,6 +43,25 @@ def _formats(*known: str) -> Callable[[Command], Command]:
 
     told = f"{', '.join(known[:-1])} or {known[-1]}; FORMAT=FILE writes it to a file. May be repeated."
     return click.option("--output-format", metavar="FORMAT[=FILE]", multiple=True, callback=chosen, help=told)
+
+
+def _explained(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    codes = _codes(ctx, param, values)
+    if not codes:  # the rules take time to import
+        return ()
+    from autodist import registry
+
+    if unknown := [code for code in codes if code not in registry.load()]:
+        raise click.BadParameter(f"there is no rule {unknown[0]}; `autodist rule` lists all")
+    return codes
+
+
+def _known(ctx: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:
+    """The codes that a shell offers, each with what the rule does."""
+    from autodist import registry
+
+    rules = registry.load().values()
+    return [CompletionItem(rule.code, help=rule.summary) for rule in rules if rule.code.startswith(begun.upper())]
 
 
 def _memory(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -109,9 +129,31 @@ script_options = _options(
         "--sharded-checkpoints", is_flag=True, default=None, help="FSDP: each rank writes its shards, to a folder."
     ),
     click.option("--shard-unit", metavar="CLASS", help="FSDP: shard modules of this class by themselves."),
-    click.option("--select", metavar="CODES", multiple=True, callback=_codes, help="Run these rules alone."),
-    click.option("--ignore", metavar="CODES", multiple=True, callback=_codes, help="Leave these rules out."),
+    click.option(
+        "--select",
+        metavar="CODES",
+        multiple=True,
+        callback=_codes,
+        shell_complete=_known,
+        help="Run these rules alone.",
+    ),
+    click.option(
+        "--ignore",
+        metavar="CODES",
+        multiple=True,
+        callback=_codes,
+        shell_complete=_known,
+        help="Leave these rules out.",
+    ),
     _formats(*FORMATS),
+    click.option(
+        "--explain",
+        metavar="CODE",
+        multiple=True,
+        callback=_explained,
+        shell_complete=_known,
+        help="Say why, at its lines.",
+    ),
     click.option("-q", "--quiet", is_flag=True, help="Print only what a person must look at."),
     click.option("-v", "--verbose", is_flag=True, help="Print notes too, and the traceback of an error."),
     click.option("--no-color", is_flag=True, help="No colours; the variable NO_COLOR does the same."),
@@ -290,7 +332,7 @@ def evaluate(source: Path, **options: Any) -> None:
 
 
 @cli.command()
-@click.argument("code", required=False)
+@click.argument("code", required=False, shell_complete=_known)
 def rule(code: str | None) -> None:
     """Print the documentation of rule CODE, or a table of all rules."""
     from autodist import registry
@@ -303,6 +345,41 @@ def rule(code: str | None) -> None:
     if found is None:
         raise click.UsageError(f"there is no rule {code}; `autodist rule` lists all")
     click.echo(rules.page(found, registry.examples(found.code)), nl=False)
+
+
+@cli.command()
+@click.option("--strategy", type=click.Choice([each.value for each in AVAILABLE]), default=AVAILABLE[0].value)
+def init(strategy: str) -> None:
+    """Add [tool.autodist] to pyproject.toml and a hook to .pre-commit-config.yaml; what is there stays as it is."""
+    from autodist.errors import AutodistError
+    from autodist.setting_up import set_up
+
+    try:
+        done = set_up(Path(), Strategy(strategy))
+    except AutodistError as error:
+        Terminal().error(error)
+        sys.exit(2)
+    click.echo("\n".join(done))
+
+
+@cli.command()
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def doctor(output_format: str) -> None:
+    """Say what of this machine would make distributed training fail, and what to do: torch, GPUs, ports, limits."""
+    from autodist.doctor import State, examine, report
+
+    checks = [*examine()]
+    click.echo(report(checks, output_format), nl=False, color=Terminal().color)
+    sys.exit(any(check.state is State.FAIL for check in checks))
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print what completes commands, options and codes: in ~/.bashrc, `eval "$(autodist completion bash)"`."""
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(cli, {}, "autodist", "_AUTODIST_COMPLETE").source())
 
 
 @cli.command()
@@ -356,9 +433,16 @@ def _split(options: dict[str, Any]) -> dict[str, Any]:
     """What a session is made of: how to speak, in which format, and the options of the rules."""
     terminal = Terminal(*(options.pop(name) for name in ("quiet", "verbose", "no_color")))
     output_format, documents = options.pop("output_format")
+    explain = options.pop("explain")
     enums = {"strategy": Strategy, "batch_size": BatchSize, "mixed_precision": MixedPrecision}
     options = {name: enums[name](value) if value and name in enums else value for name, value in options.items()}
-    return {"terminal": terminal, "output_format": output_format, "documents": documents, "options": options}
+    return {
+        "terminal": terminal,
+        "output_format": output_format,
+        "documents": documents,
+        "options": options,
+        "explain": explain,
+    }
 
 
 def main() -> None:

@@ -68,6 +68,9 @@ class Session:
     documents: Mapping[str, Path] = field(default_factory=dict)
     """Files to write the results to, each in its format."""
 
+    explain: tuple[str, ...] = ()
+    """Codes of rules that are said to be explained at their lines."""
+
     def convert(self, files: Iterable[Path], delivery: Delivery) -> int:
         """Convert each file. Returns the exit code."""
         runs, status = self._each(files, lambda project, config: self._convert(project, config, delivery))
@@ -195,6 +198,7 @@ class Session:
 
     def _document(self, runs: Sequence[Run], with_diff: bool) -> int:
         """Print the results of all files in a format for programs, and write the files that were asked for."""
+        self.terminal.say(text.explained(runs, [registry.load()[code] for code in self.explain]).rstrip())
         if self.output_format != "text":
             self.terminal.show(_rendered(self.output_format, runs, with_diff))
         try:
