@@ -6,6 +6,7 @@
 # make endings  do converted scripts end with 0, 1,000 times on 2 ranks?
 # make overhead  what its probes cost              make combinations  convert and verify scripts put together at random
 # make bench  speed against other tools             make robustness   convert every Python file there is
+# make site   the documents as a website in site/   make release-check   can this be released?   make matrix   other Pythons and torches
 # make bench-convert [CHECKOUTS=folder]  speed of convert, how it grows, and of public repositories checked out there
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ TORCH ?= torch==2.13.0
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/installed
 
-.PHONY: test black ruff mypy demo docs goldens fixtures rule bench bench-convert faults alarms endings overhead combinations robustness clean
+.PHONY: test black ruff mypy demo docs goldens fixtures rule bench bench-convert faults alarms endings overhead combinations robustness clean release-check matrix
 .DEFAULT_GOAL := test
 
 test: $(INSTALLED)
@@ -89,5 +90,15 @@ combinations: $(INSTALLED)
 robustness: $(INSTALLED)
 	@$(BIN)/python -m pytest tests/cli/test_robustness.py -m slow
 
+release-check: $(INSTALLED)
+	@test -x $(VENV)/release/bin/twine || $(PYTHON) -m venv $(VENV)/release
+	@$(VENV)/release/bin/pip install --quiet --disable-pip-version-check build check-wheel-contents twine "tomli; python_version < '3.11'"
+	@$(VENV)/release/bin/python -m tools.release
+
+matrix:
+	@test -x $(VENV)/matrix/bin/tox || $(PYTHON) -m venv $(VENV)/matrix
+	@$(VENV)/matrix/bin/pip install --quiet --disable-pip-version-check tox
+	@$(VENV)/matrix/bin/tox
+
 clean:
-	@rm -rf $(VENV) build dist *.egg-info examples/train_ddp
+	@rm -rf $(VENV) .tox build dist site *.egg-info examples/train_ddp
