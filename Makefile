@@ -6,7 +6,8 @@
 # make endings  do converted scripts end with 0, 1,000 times on 2 ranks?
 # make overhead  what its probes cost              make combinations  convert and verify scripts put together at random
 # make bench  speed against other tools             make robustness   convert every Python file there is
-# make site   the documents as a website in site/   make release-check   can this be released?   make matrix   other Pythons and torches
+# make site   the documents as a website in site/   make pictures   docs/pictures from what commands say
+# make release-check   can this be released?   make matrix   other Pythons and torches
 # make bench-convert [CHECKOUTS=folder]  speed of convert, how it grows, and of public repositories checked out there
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ TORCH ?= torch==2.13.0
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/installed
 
-.PHONY: test black ruff mypy demo docs goldens fixtures rule bench bench-convert faults alarms endings overhead combinations robustness clean release-check matrix
+.PHONY: test black ruff mypy demo docs goldens fixtures rule bench bench-convert faults alarms endings overhead combinations robustness clean pictures site release-check matrix
 .DEFAULT_GOAL := test
 
 test: $(INSTALLED)
@@ -53,7 +54,7 @@ demo: $(INSTALLED)
 
 docs: $(INSTALLED)
 	@$(BIN)/python -m tools.docs
-	@echo "docs/rules.md and README.md are up to date"
+	@echo "docs/rules.md and docs/guides/ddp.md are up to date"
 
 goldens: $(INSTALLED)
 	@$(BIN)/python -m pytest -n auto tests/fixtures/test_goldens.py --update
@@ -89,6 +90,16 @@ combinations: $(INSTALLED)
 
 robustness: $(INSTALLED)
 	@$(BIN)/python -m pytest tests/cli/test_robustness.py -m slow
+
+pictures: $(INSTALLED)
+	@$(BIN)/python -m tools.pictures
+	@echo "docs/pictures are up to date"
+
+site:
+	@test -x $(VENV)/site/bin/mkdocs || $(PYTHON) -m venv $(VENV)/site
+	@$(VENV)/site/bin/pip install --quiet --disable-pip-version-check "mkdocs-material>=9.5,<10"
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/site/bin/mkdocs build --quiet --strict
+	@echo "the site is in site/"
 
 release-check: $(INSTALLED)
 	@test -x $(VENV)/release/bin/twine || $(PYTHON) -m venv $(VENV)/release
