@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 
 MODES = ("check", "convert", "verify")
@@ -62,8 +63,9 @@ def main() -> None:
         with open(env["GITHUB_STEP_SUMMARY"], "a", encoding="utf-8") as file:
             file.write(summary.read_text(encoding="utf-8"))
     made = {"sarif": folder / "autodist.sarif", "report": folder / "report.html"}
+    told = " ".join(env.get(f"AUTODIST_{name}", "") for name in ("FILES", "STRATEGY", "ARGS"))
     with open(env["GITHUB_OUTPUT"], "a", encoding="utf-8") as file:
-        file.write(f"status={status}\nfolder={folder}\n")
+        file.write(f"status={status}\nfolder={folder}\nkey={sha256(told.encode()).hexdigest()[:8]}\n")
         file.writelines(f"{name}={path}\n" for name, path in made.items() if path.exists())
 
 

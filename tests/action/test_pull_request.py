@@ -233,6 +233,13 @@ def test_nothing_is_written_twice(act: Act, github: GitHub, repository: Path) ->
     assert not any("keep me" in each["body"] for each in github.review_comments)
 
 
+def test_comments_of_other_jobs_stay(act: Act, github: GitHub) -> None:
+    for inputs in ({"label": "a --> b"}, {"strategy": "zero"}, {}):
+        act(mode="convert", files="train.py", **inputs)
+    assert len({each["body"].partition("-->")[0] for each in github.issue_comments}) == len(github.issue_comments) == 3
+    assert all(each["body"].split("\n")[0].count(">") == 1 for each in github.issue_comments)
+
+
 def test_suggestions_that_no_longer_hold_go_unless_they_were_answered(
     act: Act, github: GitHub, repository: Path
 ) -> None:
