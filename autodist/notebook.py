@@ -20,6 +20,8 @@ KEPT_BODIES = frozenset({"%%time", "%%timeit", "%%capture", "%%prun"})
 COMMAND = re.compile(r"^(\s*)(%%?[A-Za-z]|!|\?)|^% [A-Za-z]\w*(?:\s|$)")
 ASSIGNED = re.compile(r"^\s*[\w., ]+=\s*(%[A-Za-z]|!)")
 ASKED = re.compile(r"^\s*[\w.]+\?{1,2}\s*$")
+WRITTEN = re.compile(r"%%(?:writefile|file)\s+([\"']?)(\S+\.py)\1\s*\n(.*)", re.DOTALL)
+STARTED = re.compile(r"^!(.*(?:torchrun|torch\.distributed\.(?:run|launch))\s.*)$", re.MULTILINE)
 VARIABLE = re.compile(r"\{\w|\$[A-Za-z_]\w*")
 """Of Python, in a shell command: `!wget {url}`"""
 TIMED = re.compile(r"^(\s*)%(?:time|timeit|prun)\s+(?!-)(\S.*)$")
@@ -64,7 +66,10 @@ def script(data: bytes, path: Path) -> Script:
     """The script in the bytes of a notebook. Raises AutodistError."""
     lines: list[str] = []
     left_out: list[LeftOut] = []
-    for number, cell in enumerate(_code_cells(data, path), 1):
+    cells = [*_code_cells(data, path)]
+    if (started := _started(cells)) is not None:
+        return Script(started, ())
+    for number, cell in enumerate(cells, 1):
         if not cell.strip():
             continue
         if lines:
@@ -74,6 +79,16 @@ def script(data: bytes, path: Path) -> Script:
             if command is not None:
                 left_out.append(LeftOut(len(lines), command, _alone(cell, line, command)))
     return Script("\n".join(lines) + "\n", tuple(left_out))
+
+
+def _started(cells: Sequence[str]) -> str | None:
+    """The script that one cell writes to a file and another starts on several ranks."""
+    written = {found[2]: found[3] for cell in cells if (found := WRITTEN.match(cell.lstrip("\n")))}
+    for cell in cells:
+        for command in STARTED.findall(cell):
+            if found := next((word for word in command.split() if word in written), None):
+                return f"{written[found]}\n"
+    return None
 
 
 def _alone(cell: str, stand_in: str, command: str) -> str:

@@ -80,7 +80,7 @@ def _tools(text: str, path: Path) -> dict[str, object]:
 
 def with_hooks(text: str, path: Path, strategy: Strategy) -> str:
     """A configuration of pre-commit with a hook that checks: the last of its repositories."""
-    if re.search(r"\bautodist", text):
+    if re.search(r"(?m)^[^#\n]*\bautodist", text):
         return text
     lines = text.splitlines(keepends=True)
     begin = next((number for number, line in enumerate(lines) if REPOS.match(line)), None)

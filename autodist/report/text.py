@@ -53,7 +53,8 @@ def _summary(run: Run, quiet: bool, verbose: bool) -> Iterator[str]:
     if left:
         lines = grouped(left)
         subject = "thing needs" if len(lines) == 1 else "things need"
-        yield style(f"{len(lines)} {subject} a person (`autodist rule {left[0].code}` says why):", bold=True)
+        worse = max(left, key=lambda each: ORDER.index(each.severity))
+        yield style(f"{len(lines)} {subject} a person (`autodist rule {worse.code}` says why):", bold=True)
         yield from (f"  {each}" for each in lines)
     changes = [each for each in run.result.diagnostics if each not in left and (each.fix or verbose)]
     if left and changes:

@@ -95,6 +95,25 @@ def test_what_cannot_be_written(autodist: Autodist, script: Path) -> None:
     assert result.exit_code == 2 and "a notebook writes UTF-8" in result.stderr and not Path("a.ipynb").exists()
 
 
+@pytest.mark.parametrize("start", ["torchrun --nproc-per-node 2", "python -m torch.distributed.run --standalone"])
+def test_a_notebook_that_starts_a_script_is_that_script(autodist: Autodist, tmp_path: Path, start: str) -> None:
+    written = f"%%writefile train.py\n{SCRIPT}"
+    (tmp_path / "a.ipynb").write_bytes(
+        notebook("!pip install timm", written, f"!{start} train.py --lr 1", "print('end')")
+    )
+    found = autodist("check", "a.ipynb").stdout
+    assert "a.ipynb:14:1: AD301 every rank would write this" in found and "belongs to the notebook" not in found
+    (tmp_path / "a.ipynb").write_bytes(notebook(written, "!python train.py", IMPORTS, TRAINING))
+    assert "belongs to the notebook" in autodist("check", "a.ipynb").stdout, "training in cells, beside another script"
+
+
+@pytest.mark.usefixtures("warm")
+def test_it_is_verified_as_a_script_is(autodist: Autodist) -> None:
+    made(autodist, "!echo pip install timm", IMPORTS, TRAINING)
+    result = autodist("verify", "train.ipynb", "train_ddp.ipynb", "--device", "cpu")
+    assert result.exit_code == 0 and result.stdout.startswith("EQUAL on 2 ranks"), result.output
+
+
 def test_it_runs(autodist: Autodist, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
