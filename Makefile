@@ -7,6 +7,8 @@
 # make overhead  what its probes cost              make combinations  convert and verify scripts put together at random
 # make bench  speed against other tools             make robustness   convert every Python file there is
 # make plan-validation  what plans say beside published tables and measured memory
+# make site   the documents as a website in site/   make pictures   docs/pictures from what commands say
+# make release-check   can this be released?   make matrix   other Pythons and torches
 # make bench-convert [CHECKOUTS=folder]  speed of convert, how it grows, and of public repositories checked out there
 
 PYTHON ?= python3
@@ -15,7 +17,7 @@ TORCH ?= torch==2.13.0
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/installed
 
-.PHONY: test black ruff mypy demo docs goldens fixtures rule bench bench-convert plan-validation faults alarms endings overhead combinations robustness clean
+.PHONY: test black ruff mypy demo docs goldens fixtures rule bench bench-convert plan-validation faults alarms endings overhead combinations robustness clean pictures site release-check matrix
 .DEFAULT_GOAL := test
 
 test: $(INSTALLED)
@@ -53,7 +55,7 @@ demo: $(INSTALLED)
 
 docs: $(INSTALLED)
 	@$(BIN)/python -m tools.docs
-	@echo "docs/rules.md and README.md are up to date"
+	@echo "docs/rules.md and docs/guides/ddp.md are up to date"
 
 goldens: $(INSTALLED)
 	@$(BIN)/python -m pytest -n auto tests/fixtures/test_goldens.py --update
@@ -94,5 +96,25 @@ combinations: $(INSTALLED)
 robustness: $(INSTALLED)
 	@$(BIN)/python -m pytest tests/cli/test_robustness.py -m slow
 
+pictures: $(INSTALLED)
+	@$(BIN)/python -m tools.pictures
+	@echo "docs/pictures are up to date"
+
+site:
+	@test -x $(VENV)/site/bin/mkdocs || $(PYTHON) -m venv $(VENV)/site
+	@$(VENV)/site/bin/pip install --quiet --disable-pip-version-check "mkdocs-material>=9.5,<10"
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/site/bin/mkdocs build --quiet --strict
+	@echo "the site is in site/"
+
+release-check: $(INSTALLED)
+	@test -x $(VENV)/release/bin/twine || $(PYTHON) -m venv $(VENV)/release
+	@$(VENV)/release/bin/pip install --quiet --disable-pip-version-check build check-wheel-contents twine "tomli; python_version < '3.11'"
+	@$(VENV)/release/bin/python -m tools.release
+
+matrix:
+	@test -x $(VENV)/matrix/bin/tox || $(PYTHON) -m venv $(VENV)/matrix
+	@$(VENV)/matrix/bin/pip install --quiet --disable-pip-version-check tox
+	@$(VENV)/matrix/bin/tox
+
 clean:
-	@rm -rf $(VENV) build dist *.egg-info examples/train_ddp
+	@rm -rf $(VENV) .tox build dist site *.egg-info examples/train_ddp

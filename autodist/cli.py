@@ -10,19 +10,58 @@ from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem, get_completion_class
 
 from autodist.config import AVAILABLE, CHOICES, BatchSize, MixedPrecision, Strategy, memory
 from autodist.sniff import may_train
 from autodist.terminal import Terminal
 
 STDIN = Path("-")
-FORMATS = ("text", "json", "github", "sarif", "markdown")
+FORMATS = ("text", "json", "github", "gitlab", "sarif", "markdown")
+VERDICTS = ("text", "json", "markdown")
 ARGS = "autodist.args"
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _codes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(code.upper() for value in values for code in value.replace(",", " ").split())
+
+
+def _formats(*known: str) -> Callable[[Command], Command]:
+    """The option for what is said to programs: one format for standard output, others to files."""
+
+    def chosen(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, dict[str, Path]]:
+        named = dict(value.partition("=")[::2] for value in values)
+        if unknown := sorted(named.keys() - set(known)):
+            raise click.BadParameter(f"{unknown[0]} is none of {', '.join(known)}")
+        printed = [name for name, path in named.items() if not path] or ["text"]
+        if len(printed) > 1:
+            raise click.BadParameter(
+                f"only one of {', '.join(printed)} can be printed: write FORMAT=FILE for the others"
+            )
+        return printed[0], {name: Path(path) for name, path in named.items() if path}
+
+    told = f"{', '.join(known[:-1])} or {known[-1]}; FORMAT=FILE writes it to a file. May be repeated."
+    return click.option("--output-format", metavar="FORMAT[=FILE]", multiple=True, callback=chosen, help=told)
+
+
+def _explained(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    codes = _codes(ctx, param, values)
+    if not codes:  # the rules take time to import
+        return ()
+    from autodist import registry
+
+    if unknown := [code for code in codes if code not in registry.load()]:
+        raise click.BadParameter(f"there is no rule {unknown[0]}; `autodist rule` lists all")
+    return codes
+
+
+def _known(ctx: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:
+    """The codes that a shell offers, each with what the rule does."""
+    from autodist import registry
+
+    rules = registry.load().values()
+    return [CompletionItem(rule.code, help=rule.summary) for rule in rules if rule.code.startswith(begun.upper())]
 
 
 def _memory(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -59,6 +98,8 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 
 class ScriptCommand(click.Command):
     """A command that hands what follows ``--`` to scripts."""
+
+    takes_arguments = True
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the scripts' arguments away before the others are parsed."""
@@ -98,9 +139,31 @@ script_options = _options(
         "--sharded-checkpoints", is_flag=True, default=None, help="FSDP: each rank writes its shards, to a folder."
     ),
     click.option("--shard-unit", metavar="CLASS", help="FSDP: shard modules of this class by themselves."),
-    click.option("--select", metavar="CODES", multiple=True, callback=_codes, help="Run these rules alone."),
-    click.option("--ignore", metavar="CODES", multiple=True, callback=_codes, help="Leave these rules out."),
-    click.option("--output-format", type=click.Choice(FORMATS), default="text", show_default=True),
+    click.option(
+        "--select",
+        metavar="CODES",
+        multiple=True,
+        callback=_codes,
+        shell_complete=_known,
+        help="Run these rules alone.",
+    ),
+    click.option(
+        "--ignore",
+        metavar="CODES",
+        multiple=True,
+        callback=_codes,
+        shell_complete=_known,
+        help="Leave these rules out.",
+    ),
+    _formats(*FORMATS),
+    click.option(
+        "--explain",
+        metavar="CODE",
+        multiple=True,
+        callback=_explained,
+        shell_complete=_known,
+        help="Say why, at its lines.",
+    ),
     click.option("-q", "--quiet", is_flag=True, help="Print only what a person must look at."),
     click.option("-v", "--verbose", is_flag=True, help="Print notes too, and the traceback of an error."),
     click.option("--no-color", is_flag=True, help="No colours; the variable NO_COLOR does the same."),
@@ -190,7 +253,7 @@ def convert(
         raise click.UsageError(f"--{given[0]} is for the runs of --verify")
     if_training = if_training or len(files) > 1
     candidates = _training(files) if if_training else files
-    if not candidates and options["output_format"] == "text":
+    if not candidates and options["output_format"] == ("text", {}):
         return
     from autodist.session import Delivery, Session
 
@@ -205,7 +268,7 @@ def convert(
 def check(files: tuple[Path, ...], **options: Any) -> None:
     """Find what keeps training scripts from being right on several ranks; files that train nothing are skipped."""
     candidates = _training(files)
-    if not candidates and options["output_format"] == "text":
+    if not candidates and options["output_format"] == ("text", {}):
         return
     from autodist.session import Session
 
@@ -226,7 +289,8 @@ def check(files: tuple[Path, ...], **options: Any) -> None:
 @click.option("--workdir", type=click.Path(path_type=Path), help="The folder that is copied, where the scripts start.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep traces and scratch copies in this folder.")
 @click.option("--strategy", type=click.Choice([each.value for each in AVAILABLE]), help="Convert BEFORE to this first.")
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--changed", is_flag=True, help="Say again what was found equal, if nothing has changed since.")
+@_formats(*VERDICTS)
 @click.pass_context
 def verify(
     context: click.Context, /, scripts: tuple[Path, ...], modules: tuple[str, ...], strategy: str | None, **options: Any
@@ -243,6 +307,9 @@ def verify(
         raise click.UsageError("name the original and the conversion, or the original and --strategy")
     from autodist.session import Session
 
+    options["output_format"], options["documents"] = options["output_format"]
+    if options["changed"] and (options["output_format"] != "text" or options["documents"] or options["report"]):
+        raise click.UsageError("--changed has the text of a verdict alone: leave out --report and --output-format")
     session = Session(Terminal(), "text", {"strategy": strategy and Strategy(strategy)}, named)
     sys.exit(session.verify(scripts[0], scripts[1] if len(scripts) == 2 else None, args=context.meta[ARGS], **options))
 
@@ -322,7 +389,7 @@ def evaluate(source: Path, **options: Any) -> None:
 
 
 @cli.command()
-@click.argument("code", required=False)
+@click.argument("code", required=False, shell_complete=_known)
 def rule(code: str | None) -> None:
     """Print the documentation of rule CODE, or a table of all rules."""
     from autodist import registry
@@ -335,6 +402,54 @@ def rule(code: str | None) -> None:
     if found is None:
         raise click.UsageError(f"there is no rule {code}; `autodist rule` lists all")
     click.echo(rules.page(found, registry.examples(found.code)), nl=False)
+
+
+@cli.command()
+@click.option("--strategy", type=click.Choice([each.value for each in AVAILABLE]), default=AVAILABLE[0].value)
+def init(strategy: str) -> None:
+    """Add [tool.autodist] to pyproject.toml and a hook to .pre-commit-config.yaml; what is there stays as it is."""
+    from autodist.errors import AutodistError
+    from autodist.setting_up import set_up
+
+    try:
+        done = set_up(Path(), Strategy(strategy))
+    except AutodistError as error:
+        Terminal().error(error)
+        sys.exit(2)
+    click.echo("\n".join(done))
+
+
+@cli.command()
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def doctor(output_format: str) -> None:
+    """Say what of this machine would make distributed training fail, and what to do: torch, GPUs, ports, limits."""
+    from autodist.doctor import State, examine, report
+
+    checks = [*examine()]
+    click.echo(report(checks, output_format), nl=False, color=Terminal().color)
+    sys.exit(any(check.state is State.FAIL for check in checks))
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print what completes commands, options and codes: in ~/.bashrc, `eval "$(autodist completion bash)"`."""
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(cli, {}, "autodist", "_AUTODIST_COMPLETE").source())
+
+
+@cli.command()
+def mcp() -> None:
+    """Serve these commands as tools to coding agents, by the Model Context Protocol on standard input and output."""
+    try:
+        from autodist import agents
+    except ImportError:
+        from autodist.errors import AutodistError
+
+        Terminal().error(AutodistError("the server needs the SDK of the protocol: pip install 'torch-autodist[mcp]'"))
+        sys.exit(2)
+    agents.serve(cli.commands)
 
 
 def _located(modules: Iterable[str]) -> dict[Path, str]:
@@ -374,10 +489,17 @@ def _may_train(path: Path) -> bool:
 def _split(options: dict[str, Any]) -> dict[str, Any]:
     """What a session is made of: how to speak, in which format, and the options of the rules."""
     terminal = Terminal(*(options.pop(name) for name in ("quiet", "verbose", "no_color")))
-    output_format = options.pop("output_format")
+    output_format, documents = options.pop("output_format")
+    explain = options.pop("explain")
     enums = {"strategy": Strategy, "batch_size": BatchSize, "mixed_precision": MixedPrecision}
     options = {name: enums[name](value) if value and name in enums else value for name, value in options.items()}
-    return {"terminal": terminal, "output_format": output_format, "options": options}
+    return {
+        "terminal": terminal,
+        "output_format": output_format,
+        "documents": documents,
+        "options": options,
+        "explain": explain,
+    }
 
 
 def main() -> None:

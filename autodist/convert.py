@@ -9,7 +9,7 @@ from traceback import extract_tb
 from autodist import edits, registry, suppress
 from autodist.analyze import analyze
 from autodist.config import Config
-from autodist.deep import deep
+from autodist.deep import READING, deep
 from autodist.edits import Edit, EditConflict
 from autodist.errors import AutodistError
 from autodist.project import Project
@@ -37,6 +37,7 @@ def convert(project: Project, config: Config) -> Result:
     result = unchanged(project, diagnostics)
     if result.refused:
         return result
+    READING.stage = "rewriting"
     return Result(tuple(_converted(source, diagnostics) for source in project.sources), diagnostics)
 
 
@@ -55,6 +56,7 @@ def diagnose(project: Project, config: Config) -> tuple[Diagnostic, ...]:
         raise
     except Exception as error:
         raise InternalError(project.entry, "the analysis", error) from error
+    READING.stage = "asking the rules about"
     context = Context(config)
     found = [diagnostic for rule in rules for diagnostic in _ask(rule, script, context, project)]
     changes = any(diagnostic.fix is not None and not diagnostic.beside for diagnostic in found)

@@ -23,8 +23,9 @@ MOMENT = 0.5
 
 @dataclass
 class Reading:
-    """What is being read, for those who wait."""
+    """What is being read or done, for those who wait."""
 
+    stage: str = "reading"
     files: int = 0
     functions: int = 0
     path: Path = Path()
@@ -32,7 +33,7 @@ class Reading:
 
     def __str__(self) -> str:
         followed = f", {self.functions:,} calls followed" if self.functions else ""
-        return f"reading {self.path}: {self.files} files{followed}"
+        return f"{self.stage} {self.path}: {self.files} files{followed}"
 
 
 READING = Reading()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shlex
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,10 @@ KEPT_BODIES = frozenset({"%%time", "%%timeit", "%%capture", "%%prun"})
 COMMAND = re.compile(r"^(\s*)(%%?[A-Za-z]|!|\?)|^% [A-Za-z]\w*(?:\s|$)")
 ASSIGNED = re.compile(r"^\s*[\w., ]+=\s*(%[A-Za-z]|!)")
 ASKED = re.compile(r"^\s*[\w.]+\?{1,2}\s*$")
+WRITTEN = re.compile(r"%%(?:writefile|file)\s+([\"']?)(\S+\.py)\1\s*\n(.*)", re.DOTALL)
+STARTED = re.compile(r"^!(.*(?:torchrun|torch\.distributed\.(?:run|launch))\s.*)$", re.MULTILINE)
+VARIABLE = re.compile(r"\{\w|\$[A-Za-z_]\w*")
+"""Of Python, in a shell command: `!wget {url}`"""
 TIMED = re.compile(r"^(\s*)%(?:time|timeit|prun)\s+(?!-)(\S.*)$")
 
 
@@ -28,6 +33,13 @@ class LeftOut:
 
     line: int
     command: str
+    cell: str = ""
+    """What does the same in another notebook; nothing where it needs the code around it, or its variables."""
+
+    @property
+    def again(self) -> bool:
+        """Whether a notebook that is made of the script does it, so that nobody has to."""
+        return self.is_shell and bool(self.cell)
 
     @property
     def is_shell(self) -> bool:
@@ -54,7 +66,10 @@ def script(data: bytes, path: Path) -> Script:
     """The script in the bytes of a notebook. Raises AutodistError."""
     lines: list[str] = []
     left_out: list[LeftOut] = []
-    for number, cell in enumerate(_code_cells(data, path), 1):
+    cells = [*_code_cells(data, path)]
+    if (started := _started(cells)) is not None:
+        return Script(started, ())
+    for number, cell in enumerate(cells, 1):
         if not cell.strip():
             continue
         if lines:
@@ -62,8 +77,73 @@ def script(data: bytes, path: Path) -> Script:
         for line, command in _commands_out(cell, path, number):
             lines.append(line)
             if command is not None:
-                left_out.append(LeftOut(len(lines), command))
+                left_out.append(LeftOut(len(lines), command, _alone(cell, line, command)))
     return Script("\n".join(lines) + "\n", tuple(left_out))
+
+
+def _started(cells: Sequence[str]) -> str | None:
+    """The script that one cell writes to a file and another starts on several ranks."""
+    written = {found[2]: found[3] for cell in cells if (found := WRITTEN.match(cell.lstrip("\n")))}
+    for cell in cells:
+        for command in STARTED.findall(cell):
+            if found := next((word for word in command.split() if word in written), None):
+                return f"{written[found]}\n"
+    return None
+
+
+def _alone(cell: str, stand_in: str, command: str) -> str:
+    """A command as a cell of its own, if it can be one."""
+    if stand_in[:1] != "#" or command.startswith("%run"):
+        return ""
+    if command.startswith("%%"):
+        return cell.strip("\n")
+    return "" if VARIABLE.search(command) else command
+
+
+def made_of(
+    scripts: Mapping[str, str], command: str, like: bytes, left_out: Sequence[LeftOut] = (), end: int = 0
+) -> str:
+    """A notebook that writes scripts to files and runs a command. What was left out of the script runs before it, and
+    after it where it stood behind line ``end``. ``like`` is the notebook that it was, whose kernel it takes."""
+    setup = [each for each in left_out if each.again]
+    folders = sorted({str(parent) for name in scripts for parent in [Path(name).parent] if parent != Path()})
+    cells = [
+        *_joined_cells(each.cell for each in setup if each.line <= end),
+        *([f"!mkdir -p {' '.join(map(shlex.quote, folders))}"] if folders else []),
+        *(f"%%writefile {_quoted(name)}\n{text}" for name, text in scripts.items()),
+        f"!{command}",
+        *_joined_cells(each.cell for each in setup if each.line > end),
+    ]
+    kernel = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    content: dict[str, Any] = {
+        "cells": [
+            {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": _lines(cell)}
+            for cell in cells
+        ],
+        "metadata": (json.loads(like).get("metadata") if like else None) or kernel,
+        "nbformat": 4,
+        "nbformat_minor": 4,
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def _joined_cells(commands: Iterable[str]) -> list[str]:
+    """Commands of a line each in one cell, until one needs a cell of its own."""
+    cells: list[str] = []
+    for command in commands:
+        if cells and not command.startswith("%%") and not cells[-1].startswith("%%"):
+            cells[-1] += f"\n{command}"
+        else:
+            cells.append(command)
+    return cells
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"' if " " in name else name
+
+
+def _lines(cell: str) -> list[str]:
+    return re.split(r"(?<=\n)", cell.removesuffix("\n"))
 
 
 def _code_cells(data: bytes, path: Path) -> Iterator[str]:

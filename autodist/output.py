@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 from autodist import notebook
 from autodist.config import Strategy
 from autodist.errors import AutodistError
+from autodist.launch import commands
 from autodist.project import Project
 from autodist.relocation import relocated
 from autodist.result import Converted, Result
@@ -53,6 +54,8 @@ def beside(result: Result, project: Project, strategy: Strategy) -> tuple[Output
 def at(result: Result, project: Project, target: str) -> tuple[Output, ...]:
     """What ``--output TARGET`` writes: a file for one script, a folder for a script with local modules."""
     path = Path(target)
+    if path.suffix == notebook.SUFFIX:
+        return (_in_notebook(result, project, path),)
     is_folder = path.is_dir() or target.endswith(("/", os.sep))
     if is_folder or (path.suffix != ".py" and len(result.files) > 1):
         return _folder(result, project, path)
@@ -62,6 +65,29 @@ def at(result: Result, project: Project, target: str) -> tuple[Output, ...]:
     if elsewhere and project.module is not None and project.modules:
         raise AutodistError("--output must name a folder, because the script imports from its package", path)
     return (_output(result.entry, path),)
+
+
+def _in_notebook(result: Result, project: Project, path: Path) -> Output:
+    """A notebook that writes the script, and the local modules that change, and starts it on two ranks."""
+    entry = result.entry.source
+    if project.module is not None:
+        raise AutodistError(f"--output must name a folder: {project.module} is started by its name", path)
+    if project.modules and os.path.abspath(path.parent) != os.path.abspath(entry.path.parent):
+        raise AutodistError("the notebook must lie beside the modules that the script imports", path)
+    script = Path(f"{path.stem}.py")
+    outputs = [_output(result.entry, script)]
+    if result.changed != (result.entry,):
+        outputs = [*_folder(result, project, Path(path.stem))]
+        script = outputs[0].path
+    end = max((statement.end_lineno or 0 for statement in entry.tree.body), default=0)
+    like = entry.path.read_bytes() if entry.is_notebook else b""
+    if other := next((each for each in outputs if each.source.encoding.lower() not in ("utf-8", "ascii")), None):
+        raise AutodistError(
+            f"is in {other.source.encoding}: a notebook writes UTF-8, convert it to that", other.source.path
+        )
+    texts = {each.path.as_posix(): each.data.decode().removeprefix("\ufeff") for each in outputs}
+    text = notebook.made_of(texts, commands(script)[1].command, like, entry.left_out, end)
+    return Output(entry, path, text.encode())
 
 
 def _folder(result: Result, project: Project, folder: Path) -> tuple[Output, ...]:
@@ -111,6 +137,14 @@ def write(outputs: Iterable[Output]) -> None:
     finally:
         for written in temporary.values():
             written.unlink(missing_ok=True)
+
+
+def write_documents(documents: Mapping[Path, str]) -> None:
+    """Write texts to files of these names. Raises AutodistError."""
+    for path, text in documents.items():
+        with _explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
 
 
 def _temporary(output: Output) -> Path:

@@ -6,28 +6,31 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from autodist import launch, output, registry, relocation
+from autodist import launch, output, proofs, registry, relocation
 from autodist.choice import choose
 from autodist.config import Config, load
 from autodist.convert import convert, diagnose, unchanged
 from autodist.deep import deep
 from autodist.errors import AutodistError
+from autodist.notebook import SUFFIX
 from autodist.output import Output
 from autodist.project import Project, added_folders, console_script, starts
-from autodist.report import Run, counted, github, json, markdown, sarif, shown, text
+from autodist.report import Run, counted, github, gitlab, json, markdown, sarif, shown, text
 from autodist.report import diff as diffs
 from autodist.result import Result
+from autodist.rule import Diagnostic
 from autodist.source import Source
 from autodist.terminal import Terminal
 
 STDIN = Path("-")
 DONE, LOOK, BAD_INPUT = 0, 1, 2
-TRAINS_NOTHING = "AD901"
+TRAINS_NOTHING, COMMANDS_OF_NOTEBOOKS = "AD901", "AD909"
 Work = Callable[[Project, Config], tuple[Run | None, int]]
 
 
@@ -62,11 +65,16 @@ class Session:
     modules: Mapping[Path, str] = field(default_factory=dict)
     """The names of those files that `python -m` starts by name."""
 
+    documents: Mapping[str, Path] = field(default_factory=dict)
+    """Files to write the results to, each in its format."""
+
+    explain: tuple[str, ...] = ()
+    """Codes of rules that are said to be explained at their lines."""
+
     def convert(self, files: Iterable[Path], delivery: Delivery) -> int:
         """Convert each file. Returns the exit code."""
         runs, status = self._each(files, lambda project, config: self._convert(project, config, delivery))
-        self._document(runs, with_diff=delivery.diff)
-        return status
+        return max(status, self._document(runs, with_diff=delivery.diff))
 
     def check(self, files: Iterable[Path]) -> int:
         """Print what the rules find in each file. Returns the exit code."""
@@ -77,24 +85,38 @@ class Session:
             number = sum(len(run.findings) for run in runs)
             if not self.terminal.quiet:
                 self.terminal.say(f"{counted(number, 'finding')} in {counted(len(runs), 'training script')}")
-        self._document(runs, with_diff=False)
-        return status
+        return max(status, self._document(runs, with_diff=False))
 
-    def verify(self, before: Path, after: Path | None, **options: Any) -> int:
-        """Run a script and its conversion, which is made here if it is not given. Returns the exit code."""
+    def verify(self, before: Path, after: Path | None, changed: bool = False, **options: Any) -> int:
+        """Run a script and its conversion, which is made here if it is not given. Returns the exit code.
+
+        ``changed`` says again what an earlier run found equal, if nothing that it depends on has changed.
+        """
         try:
             if after is not None:
                 modules = (self.modules.get(before), self.modules.get(after))
-                return _compared(before, after, modules=modules, **options)
+                run = partial(_compared, before, after, modules=modules, **options)
+                projects = [self._read(path) for path in (before, after)] if changed else []
+                return self._once(projects, (), run, options) if changed else run()
             project = self._read(before)
             config = self._chosen(project, load(before.parent, self.options))
             with self.terminal.progress():
                 result = convert(project, config)
-            self.terminal.say(text.summary(Run(config.strategy, result), quiet=False, verbose=False))
-            return _proven(project, result, **options) if result.changed else LOOK
+            self.terminal.say(text.summary(Run(config.strategy, result), quiet=changed, verbose=False))
+            if not result.changed:
+                return LOOK
+            run = partial(_proven, project, result, **options)
+            return self._once([project], [file.after for file in result.files], run, options) if changed else run()
         except Exception as error:
             self.terminal.error(error, before)
             return BAD_INPUT
+
+    def _once(
+        self, projects: Sequence[Project], texts: Iterable[str], run: Callable[..., int], options: Mapping[str, Any]
+    ) -> int:
+        sources = [source for project in projects for source in project.sources]
+        settings = {key: value for key, value in options.items() if key not in ("args", "timeout")}
+        return proofs.unless_known(sources, texts, options["args"], settings, lambda stream: run(stream=stream))
 
     def _read(self, path: Path) -> Project:
         if path != STDIN:
@@ -128,6 +150,8 @@ class Session:
     def _convert(self, project: Project, config: Config, delivery: Delivery) -> tuple[Run | None, int]:
         with self.terminal.progress():
             result = convert(project, config)
+        if Path(delivery.output or "").suffix == SUFFIX:
+            result = replace(result, diagnostics=tuple(each for each in result.diagnostics if not _is_kept(each)))
         if delivery.if_training and _trains_nothing(result):
             return None, DONE
         outputs = _outputs(project, result, config, delivery)
@@ -172,17 +196,33 @@ class Session:
             return result.entry.source.encode(result.entry.after)
         return ""
 
-    def _document(self, runs: Sequence[Run], with_diff: bool) -> None:
-        """Print the results of all files in a format for programs."""
-        match self.output_format:
-            case "json":
-                self.terminal.show(json.render(runs, with_diff))
-            case "github":
-                self.terminal.show(github.render(runs))
-            case "sarif":
-                self.terminal.show(sarif.render(runs, registry.load()))
-            case "markdown":
-                self.terminal.show(markdown.render(runs))
+    def _document(self, runs: Sequence[Run], with_diff: bool) -> int:
+        """Print the results of all files in a format for programs, and write the files that were asked for."""
+        self.terminal.say(text.explained(runs, [registry.load()[code] for code in self.explain]).rstrip())
+        if self.output_format != "text":
+            self.terminal.show(_rendered(self.output_format, runs, with_diff))
+        try:
+            output.write_documents({path: _rendered(name, runs, with_diff) for name, path in self.documents.items()})
+        except AutodistError as error:
+            self.terminal.error(error)
+            return BAD_INPUT
+        return DONE
+
+
+def _rendered(output_format: str, runs: Sequence[Run], with_diff: bool) -> str:
+    match output_format:
+        case "json":
+            return json.render(runs, with_diff)
+        case "github":
+            return github.render(runs)
+        case "gitlab":
+            return gitlab.render(runs)
+        case "sarif":
+            return sarif.render(runs, registry.load())
+        case "markdown":
+            return markdown.render(runs)
+        case _:
+            return text.listing(runs, verbose=False) + "\n"
 
 
 def _is_stdin(project: Project) -> bool:
@@ -242,6 +282,12 @@ def _launches(project: Project, script: Path, in_folder: bool) -> tuple[launch.L
 
 def _trains_nothing(result: Result) -> bool:
     return any(diagnostic.code == TRAINS_NOTHING for diagnostic in result.diagnostics)
+
+
+def _is_kept(diagnostic: Diagnostic) -> bool:
+    """Whether it asks to run a command of a notebook that the notebook made of the script runs itself."""
+    again = {each.line for each in diagnostic.source.left_out if each.again}
+    return diagnostic.code == COMMANDS_OF_NOTEBOOKS and diagnostic.line in again
 
 
 def _outputs(project: Project, result: Result, config: Config, delivery: Delivery) -> tuple[Output, ...]:

@@ -121,7 +121,7 @@ class Source:
     @classmethod
     def parse(cls, data: bytes | str, path: Path = Path("<stdin>"), module: str = "__main__") -> Source:
         """Parse source text or the bytes of a file. Raises AutodistError with file and line."""
-        READING.files, READING.path = READING.files + 1, path
+        READING.stage, READING.files, READING.path = "reading", READING.files + 1, path
         if isinstance(data, str):
             data = data.encode()
         if b"\0" in data:

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,8 +31,10 @@ class Terminal:
 
     @property
     def color(self) -> bool | None:
-        """False for no colours, None for colours where a terminal shows them."""
-        return False if self.no_color or os.environ.get("NO_COLOR") else None
+        """False for no colours, True for colours in any case, None for colours where a terminal shows them."""
+        if self.no_color or os.environ.get("NO_COLOR"):
+            return False
+        return True if os.environ.get("FORCE_COLOR", "0") not in ("", "0") else None
 
     def say(self, text: str) -> None:
         """Print to standard error, unless there is nothing to say."""
@@ -40,8 +43,8 @@ class Terminal:
 
     @contextmanager
     def progress(self) -> Iterator[None]:
-        """Tell what is being read meanwhile, once that takes long: on a terminal, and nowhere else."""
-        if self.quiet or not sys.stderr.isatty():
+        """Tell what is done meanwhile, and for how long, once that takes long: on a person's terminal alone."""
+        if self.quiet or not sys.stderr.isatty() or os.environ.get("CI"):
             yield
             return
         done = threading.Event()
@@ -71,11 +74,11 @@ class Terminal:
 
 
 def _tell(done: threading.Event) -> None:
-    """Write what is being read over the last line of the terminal, and nothing in the end."""
-    waited = PATIENCE
+    """Write what is done over the last line of the terminal, and nothing in the end."""
+    waited, begun = PATIENCE, time.monotonic()
     while not done.wait(waited):
         width = shutil.get_terminal_size().columns
-        sys.stderr.write(f"\r{str(READING)[: width - 1]}\x1b[K")
+        sys.stderr.write(f"\r{f'{time.monotonic() - begun:.0f} s, {READING}'[: width - 1]}\x1b[K")
         sys.stderr.flush()
         waited = REFRESH
     if waited is not PATIENCE:

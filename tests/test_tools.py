@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import new_rule
+from tools import new_rule, release
 
 
 def test_new_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,3 +19,29 @@ def test_new_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "exists" in str(new_rule.main("AD311", "close_writers"))
     assert "AD and three digits" in str(new_rule.main("E501", "close_writers"))
     assert "words_like_this" in str(new_rule.main("AD311", "CloseWriters"))
+
+
+def test_versions_agree() -> None:
+    assert release.versions() == release.version()
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("CHANGELOG.md", "## 0.1.0", "## Unreleased", "CHANGELOG.md begins with Unreleased, not with 0.1.0"),
+        ("CHANGELOG.md", "## 0.1.0", "## 0.2.0\n\nNext.\n\n## 0.1.0", "begins with 0.2.0"),
+        ("CITATION.cff", "version: 0.1.0", "version: 0.0.9", "CITATION.cff has version 0.0.9"),
+        ("examples/pull_request/.pre-commit-config.yaml", "rev: v0.1.0", "rev: v0.0.9", "names v0.0.9"),
+        ("docs/guides/pull-requests.md", "autodist@v0.1.0", "autodist@v0.2.0", "names v0.2.0"),
+    ],
+)
+def test_a_version_that_was_forgotten(tmp_path: Path, name: str, old: str, new: str, message: str) -> None:
+    for path in ("pyproject.toml", "README.md", "CHANGELOG.md", "CITATION.cff", name):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text((release.ROOT / path).read_text(encoding="utf-8"), encoding="utf-8")
+    assert release.versions(tmp_path)
+    text = (tmp_path / name).read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / name).write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(release.Unfit, match=message):
+        release.versions(tmp_path)

@@ -12,7 +12,7 @@ from autodist.report.diff import diff
 from autodist.report.rules import reference
 
 ROOT = Path(__file__).parent.parent
-RULES, README = ROOT / "docs" / "rules.md", ROOT / "README.md"
+RULES, GUIDE = ROOT / "docs" / "rules.md", ROOT / "docs" / "guides" / "ddp.md"
 BEGIN, END = "<!-- diff of examples/train.py, written by `make docs` -->\n", "<!-- end -->\n"
 
 
@@ -22,8 +22,8 @@ def rules() -> str:
     return reference(found, {code: registry.examples(code) for code in found})
 
 
-def readme(text: str) -> str:
-    """The README with the diff of the example as it is now."""
+def guide(text: str) -> str:
+    """The guide to DDP with the diff of the example as it is now."""
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]
     result = convert(Project.load((ROOT / "examples" / "train.py").relative_to(Path.cwd())), Config())
@@ -32,4 +32,4 @@ def readme(text: str) -> str:
 
 if __name__ == "__main__":
     RULES.write_text(rules(), encoding="utf-8")
-    README.write_text(readme(README.read_text(encoding="utf-8")), encoding="utf-8")
+    GUIDE.write_text(guide(GUIDE.read_text(encoding="utf-8")), encoding="utf-8")

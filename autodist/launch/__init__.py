@@ -25,6 +25,8 @@ def commands(
     It is started by its name as ``module``, if it has one. ``import_path`` are the folders that its modules come from
     and that Python does not find by itself. ``installed`` is the command that starts it, if only that does.
     """
+    if script.suffix == ".ipynb":
+        return (Launch("all cells", f"jupyter execute {shlex.quote(str(script))}"),)
     target = shlex.quote(str(script)) if module is None else f"-m {module}"
     first = f"PYTHONPATH={shlex.quote(os.pathsep.join(import_path))} " if import_path else ""
     python = "python " if installed is None else ""

@@ -1,4 +1,4 @@
-"""What a run has to say, as text, JSON, SARIF, GitHub annotations, Markdown or a diff. Each is a function to text."""
+"""What a run has to say, as text, JSON, SARIF, annotations, Markdown or a diff. Each is a function to text."""
 
 from __future__ import annotations
 

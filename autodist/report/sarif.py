@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from autodist.report import Run, shown, tool_version
 from autodist.rule import Diagnostic, Rule, Severity
@@ -39,7 +40,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
 
 def _result(diagnostic: Diagnostic, index: int) -> dict[str, Any]:
     location = {
-        "artifactLocation": {"uri": shown(diagnostic.source.path)},
+        "artifactLocation": {"uri": quote(shown(diagnostic.source.path))},
         "region": {"startLine": diagnostic.line, "startColumn": diagnostic.column},
     }
     return {

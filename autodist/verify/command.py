@@ -38,16 +38,18 @@ def verify_command(
     keep: Path | None = None,
     nnodes: int = 1,
     output_format: str = "text",
+    documents: Mapping[str, Path] | None = None,
     report: Path | None = None,
     stream: TextIO | None = None,
     modules: Sequence[str | None] = (None, None),
 ) -> int:
     """Verify, say what came out, and return the exit code: 0 equal, 1 not, 2 bad usage."""
     stream = stream or sys.stdout
+    documents = documents or {}
     progress = progress_for_terminal()
     try:
-        if report is not None:
-            check_report(report)
+        for path in (*documents.values(), *([] if report is None else [report])):
+            check_report(path)
         verdict = verify(
             before,
             after,
@@ -74,13 +76,16 @@ def verify_command(
         return INTERRUPTED
     finally:
         progress.close()
-    if report is not None:
-        try:
+    try:
+        if report is not None:
             write_page(verdict, report)
-        except OSError as error:
-            print(f"error: {report}: cannot be written: {error.strerror}", file=sys.stderr)
-            return 2
-    stream.write(as_json(verdict) if output_format == "json" else as_text(verdict))
+        for name, path in documents.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(WRITERS[name](verdict), encoding="utf-8")
+    except OSError as error:
+        print(f"error: {error.filename}: cannot be written: {error.strerror}", file=sys.stderr)
+        return 2
+    stream.write(WRITERS[output_format](verdict))
     return verdict.exit_code
 
 
@@ -97,6 +102,7 @@ def as_json(verdict: Verdict) -> str:
     """Everything, for programs."""
     content = asdict(verdict)
     content["outcome"] = verdict.outcome.value
+    content["text"] = as_text(verdict)
     return json.dumps(standard(content), indent=2) + "\n"
 
 
@@ -136,3 +142,47 @@ def world_text(world: WorldVerdict) -> str:
     if world.seconds:
         lines.append("  " + ", ".join(f"{name} {seconds:.1f} s" for name, seconds in world.seconds.items()))
     return "\n".join(lines) + "\n"
+
+
+def as_markdown(verdict: Verdict) -> str:
+    """The verdict for a pull request: a table of the numbers of ranks, and why it is not equal where it is not."""
+    before, after = Path(verdict.before).name, Path(verdict.after).name
+    lines = [f"### autodist verify: {verdict.outcome.value.upper()}", ""]
+    converted = f"`{after}`" if after != before else "Its conversion"
+    lines += [f"`{before}` in one process. {converted} on several ranks, with the same samples.", ""]
+    lines += ["| ranks | verdict | steps | loss | gradient | parameters |", "|---|---|---|---|---|---|"]
+    lines += [_row(world) for world in verdict.worlds]
+    if any(world.deviations for world in verdict.worlds):
+        lines += [
+            "",
+            "Loss, gradient and parameters: the largest relative deviation of all steps, and what is tolerated.",
+        ]
+    for world in verdict.worlds:
+        told = [f"likely cause: {world.cause}"] if world.cause is not None else []
+        told += [f"{f'step {each.step} ' if each.step is not None else ''}{each}" for each in world.findings]
+        lines += ["", f"**{world.nproc} rank{'s' if world.nproc > 1 else ''}**: {_line(world.reason)}"] + [
+            f"- {_line(each)}" for each in told[:MOST_TOLD]
+        ]
+        if len(told) > MOST_TOLD:
+            lines.append(f"- and {len(told) - MOST_TOLD} more, see the report")
+        if world.notes:
+            lines += ["", "<details><summary>notes</summary>", "", *(f"- {_line(str(each))}" for each in world.notes)]
+            lines += ["", "</details>"]
+    return "\n".join(lines) + "\n"
+
+
+def _row(world: WorldVerdict) -> str:
+    cells = [f"{world.nproc} ({world.device}, {world.dtype})", world.outcome.value, str(world.steps)]
+    for name in ("loss", "gradient", "parameters"):
+        tolerated = f" ({getattr(world.tolerance, name):.0e})" if world.tolerance is not None else ""
+        cells.append(f"{world.largest(name):.1e}{tolerated}" if world.deviations else "")
+    return f"| {' | '.join(cells)} |"
+
+
+def _line(text: str) -> str:
+    return text.replace("\n", " ").replace("<", "&lt;")
+
+
+WRITERS = {"text": as_text, "json": as_json, "markdown": as_markdown}
+MOST_TOLD = 20
+"""Findings in a comment; the report has all."""

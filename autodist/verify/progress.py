@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -110,7 +111,7 @@ class LiveProgress:
 
 def progress_for_terminal() -> Progress:
     """Bars on a terminal where rich is installed, lines elsewhere."""
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not os.environ.get("CI"):
         try:
             return LiveProgress()
         except ImportError:

@@ -136,7 +136,7 @@ def test_project_from_stdin_needs_a_folder(autodist: Autodist, project: Path) ->
     assert result.exit_code == 2 and result.stdout == "" and "--output" in result.stderr
 
 
-@pytest.mark.parametrize("name", ["json", "sarif", "github", "markdown"])
+@pytest.mark.parametrize("name", ["json", "sarif", "github", "gitlab", "markdown"])
 def test_formats(autodist: Autodist, script: Path, name: str) -> None:
     result = autodist("convert", "train.py", "--diff", "--output-format", name)
     assert (result.exit_code, result.stderr) == (0, "")
@@ -153,6 +153,30 @@ def test_formats(autodist: Autodist, script: Path, name: str) -> None:
             assert all(line.startswith("::notice file=train.py,line=") for line in result.stdout.splitlines())
         case "markdown":
             assert "| `train.py:6` |" in result.stdout and "~~~~diff\n--- a/train.py" in result.stdout
+
+
+def test_formats_to_files(autodist: Autodist, script: Path) -> None:
+    wanted = [f"--output-format={name}=out/{name}" for name in ("json", "sarif", "gitlab", "markdown", "text")]
+    result = autodist("check", "train.py", *wanted, "--output-format", "github")
+    assert result.stdout.startswith("::notice file=train.py")
+    assert {path.name for path in (script.parent / "out").iterdir()} == {"json", "sarif", "gitlab", "markdown", "text"}
+    assert "train.py:6:" in autodist("check", "train.py", *wanted).stdout, "lines are printed as ever"
+    script.write_text("import os\n")
+    assert autodist("check", "train.py", *wanted).exit_code == 0, "what earlier files say holds no more"
+    assert json.loads((script.parent / "out" / "gitlab").read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("formats", "message"),
+    [
+        (["yaml"], "yaml is none of text, json"),
+        (["json", "sarif"], "only one of"),
+        (["json=train.py/x"], "cannot be written"),
+    ],
+)
+def test_formats_that_cannot_be(autodist: Autodist, script: Path, formats: list[str], message: str) -> None:
+    result = autodist("check", "train.py", *(f"--output-format={each}" for each in formats))
+    assert result.exit_code == 2 and message in result.stderr
 
 
 def test_quiet_says_nothing(autodist: Autodist, script: Path) -> None:

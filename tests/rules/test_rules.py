@@ -51,5 +51,5 @@ def test_file_is_named_after_the_rule(rule: Rule) -> None:
 def test_documentation_is_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert docs.RULES.read_text(encoding="utf-8") == docs.rules(), "run `make docs`"
-    text = docs.README.read_text(encoding="utf-8")
-    assert text == docs.readme(text), "run `make docs`"
+    text = docs.GUIDE.read_text(encoding="utf-8")
+    assert text == docs.guide(text), "run `make docs`"

@@ -7,7 +7,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-from autodist.verify.command import as_text
+from autodist.verify.command import as_markdown, as_text
 from autodist.verify.compare import TOLERANCES
 from autodist.verify.page import page, write_page
 from autodist.verify.verdict import Cause, Deviation, Finding, Outcome, Verdict, WorldVerdict
@@ -95,3 +95,11 @@ def test_the_margin_is_said() -> None:
     assert equal.margin("parameters") is None, "an infinite deviation has none"
     assert "10,000 times below" in page(verdict(Outcome.EQUAL))
     assert "gradient closest: 10,000 times below" in as_text(verdict(Outcome.EQUAL))
+
+
+def test_a_comment_says_where_and_why() -> None:
+    text = as_markdown(verdict())
+    assert "| 2 (CPU, float64) | differs | 12 | 1.1e-15 (1e-09) | 1.0e-13 (1e-09) | inf (1e-07) |" in text
+    assert "**2 ranks**: &lt;b>not bold" in text and "- likely cause: write-on-rank-zero" in text
+    assert "- step 3 several-writers: best&lt;1>.pt is written by ranks [0, 1] (train.py:7)" in text
+    assert "- padding: 2 samples are read twice" in text.partition("<summary>notes")[2]

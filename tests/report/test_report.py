@@ -9,7 +9,7 @@ import pytest
 
 from autodist.config import Strategy
 from autodist.launch import commands
-from autodist.report import Run, github, markdown, sarif
+from autodist.report import Run, github, gitlab, markdown, sarif
 from autodist.report.diff import diff
 from autodist.result import Converted, Result
 from autodist.rule import Diagnostic, Rule, Severity
@@ -26,6 +26,13 @@ def run(before: str, after: str, message: str = "why", severity: Severity = Seve
 def test_github_escapes() -> None:
     text = github.render([run("x\n", "x\n", "100%, a: b\nc")])
     assert text == "::warning file=a%2Cb.py,line=1,col=2,title=AD301 save-once::100%25, a: b%0Ac\n"
+
+
+def test_gitlab_tells_equal_findings_apart() -> None:
+    """A fingerprint names one finding, and the same one after lines above it have moved."""
+    issues = json.loads(gitlab.render([run("x\n", "x\n"), run("x\n", "x\n"), run("x\n", "x\n", "other")]))
+    assert len({each["fingerprint"] for each in issues}) == 3
+    assert issues[0]["location"] == {"path": "a,b.py", "lines": {"begin": 1}} and issues[0]["severity"] == "major"
 
 
 def test_markdown_escapes() -> None:
