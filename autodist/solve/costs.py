@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from autodist.placement import Partial, PerRank, Replicate
 from autodist.placement.placements import Placements
 from autodist.program import Operation, Program, Region, held
 from autodist.solve.steps import Steps
-from autodist.source import all_of, spelled
+from autodist.source import Source, all_of, spelled
 
 if TYPE_CHECKING:
     from autodist.solve.search import Cut
@@ -30,11 +30,14 @@ def often(region: Region) -> float:
     return times
 
 
-def cheapest(cuts: Sequence[Cut], program: Program, placements: Placements) -> Iterator[Cut]:
+Barred: TypeAlias = Callable[[ast.AST, Source], str | None]
+
+
+def cheapest(cuts: Sequence[Cut], program: Program, placements: Placements, barred: Barred) -> Iterator[Cut]:
     """The same communications where each of them costs least: once where a value is made that several print, or where
     the one print takes it that comes every hundred steps."""
     readers: dict[ast.AST, list[Cut]] = defaultdict(list)
-    uses = _Uses(program, placements)
+    uses = _Uses(program, placements, barred)
     for cut in cuts:
         readers[uses.maker(cut.node) or cut.node].append(cut)
     for made, group in readers.items():
@@ -45,8 +48,8 @@ def cheapest(cuts: Sequence[Cut], program: Program, placements: Placements) -> I
 class _Uses:
     """Who reads what, and whether that may be global."""
 
-    def __init__(self, program: Program, placements: Placements) -> None:
-        self._program, self._placements = program, placements
+    def __init__(self, program: Program, placements: Placements, barred: Barred) -> None:
+        self._program, self._placements, self._barred = program, placements, barred
         self._learnt = Steps(program).differentiated
 
     def maker(self, node: ast.expr) -> ast.AST | None:
@@ -67,11 +70,13 @@ class _Uses:
         if len(makers) < sum(1 for each in self._program.at(made).operations if each.node is made):
             return None  # other calls of the function make it of what all ranks have
         region, source = makers[0].region, makers[0].source
+        if self._barred(made, source) is not None:
+            return None
         costs, of_list = sum(often(each.region) for each in group), any(isinstance(e.node, ast.Subscript) for e in read)
         if costs < often(region) or costs == often(region) and not of_list:
             return None  # `history[-1]` may be read elsewhere, too
         bound = self._bound(read) if len(read) == len(group) else None
-        here = replace(group[0], node=made, region=region, source=source)
+        here = replace(group[0], node=made, region=region, source=source, read=frozenset(each.node for each in group))
         return here if bound is None else replace(here, node=bound, source=read[0].source)
 
     def _bound(self, read: list[Cut]) -> ast.expr | None:

@@ -22,16 +22,17 @@ from autodist.solve.search import Cut, Search
 from autodist.solve.written import parts_of, shown
 
 OTHERWISE = "the same expression lies one way in one context and another way in another"
-UNMET = "what is computed of it is different on each rank even if it is the same on all"
 ROUNDS = 6
 ON_HOST = frozenset("tolist numpy cpu".split())
 """What is done to rows of which each rank has its own as well once they are gathered."""
 
 
-def cuts(program: Program, placements: Placements, alone: Alone | None = None) -> list[Cut]:
-    """The expressions to make global, each once, in the order in which they are demanded."""
+def cuts(
+    program: Program, placements: Placements, alone: Alone | None = None, settled: frozenset[ast.AST] = frozenset()
+) -> list[Cut]:
+    """The expressions to make global, each once, in the order in which they are demanded; others are ``settled``."""
     alone = alone or Alone()
-    facts = Facts(program, placements, alone)
+    facts = Facts(program, placements, alone, settled)
     found: dict[ast.expr, Cut] = {}
     wanted = [Demand("state", each) for each in facts.kept()]
     for demand in [*wanted, *demands(program, operations.load(), alone)]:
@@ -39,54 +40,59 @@ def cuts(program: Program, placements: Placements, alone: Alone | None = None) -
             before = found.setdefault(cut.node, cut)
             if before.is_met and before.placement != cut.placement and not _is_alike(before.placement, cut.placement):
                 found[cut.node] = replace(cut, placement=PerRank("join", OTHERWISE))
-    return [_narrowed(each, facts) for each in cheapest(list(found.values()), program, placements)]
+    return [_narrowed(each, facts) for each in cheapest(list(found.values()), program, placements, facts.barred)]
 
 
 def solved(program: Program, plan: Plan, catalog: Catalog, alone: Alone) -> list[Cut]:
     """The expressions to make global so that all demands are met. What others are computed from comes first: once it
     is global, they may be so as well."""
     chosen: dict[ast.expr, Cut] = {}
-    settled = set[ast.AST]()
     for _ in range(ROUNDS):
         placements = as_reported(program, plan, catalog)
-        found = cuts(program, placements, alone)
-        again = [each for each in found if each.node in settled]
-        chosen |= {each.node: replace(each, placement=PerRank("join", UNMET)) for each in again}
-        fresh = [each for each in found if each.node not in chosen]
+        settled = frozenset(node for each in chosen.values() if each.is_met for node in (each.node, *each.read))
+        fresh = [each for each in cuts(program, placements, alone, settled) if each.node not in chosen]
         met = [each for each in fresh if each.is_met]
-        later, entered = _computed_from(met, program), {region.function for region in _given(met, program)}
-        now = [each for each in fresh if later.isdisjoint(program.at(each.node).operations)] or fresh
-        now = [each for each in now if each.source.function(each.node) not in entered] or now
+        entered = {region.function for region in _given(met, program)}
+        now = [each for each in _first(fresh, program) if each.source.function(each.node) not in entered] or fresh
         chosen.update((each.node, each) for each in now)
         if len(now) == len(fresh) and not any(each.is_behind or isinstance(each.placement, Shard) for each in now):
             break
         plan = _made_global([each for each in now if each.is_met], program, plan)
-        settled |= {each.node for each in now if each.is_met} & _read(program)
     return list(chosen.values())
 
 
-def _read(program: Program) -> set[ast.AST]:
-    """The expressions that operations give, or are given."""
-    return {node for each in program.operations for node in (each.node, *map(shown, parts_of(each.node)))}
-
-
-def _computed_from(made_global: Sequence[Cut], program: Program) -> set[Operation]:
-    """What is computed from expressions that are made global where they are computed, or gathered."""
-    made = set[Operation]()
-    for cut in made_global:
-        read = program.at(cut.node).operations
-        made |= read if isinstance(cut.placement, Shard) else {each for each in read if each.node is cut.node}
+def _first(fresh: Sequence[Cut], program: Program) -> list[Cut]:
+    """Those that are not computed from others, made global where they are computed, or gathered."""
     rounds: dict[Operation, list[Operation]] = {}
-    for each in program.operations if made else ():
+    for each in program.operations:
         for over in (op for loop in each.region.loops for op in held(loop.subject)):
             rounds.setdefault(over, []).append(each)
+    made = [program.at(each.node).operations for each in fresh]
+    own = [
+        {op for op in read if isinstance(each.placement, Shard) or op.node is each.node} if each.is_met else set()
+        for each, read in zip(fresh, made, strict=True)
+    ]
+    below = [_computed_from(each, program, rounds) for each in own]
+
+    def waits(one: int) -> bool:
+        return any(
+            not below[other].isdisjoint(made[one]) and below[one].isdisjoint(own[other])
+            for other in range(len(fresh))
+            if other != one
+        )
+
+    return [each for at, each in enumerate(fresh) if not waits(at)]
+
+
+def _computed_from(made: set[Operation], program: Program, rounds: dict[Operation, list[Operation]]) -> set[Operation]:
+    """What is computed from some results, or as often as a loop has rounds that goes over them."""
     found, pending = set[Operation](), list(made)
     while pending:
         each = pending.pop()
         fresh = {*program.users[each], *(rounds.get(each, ()) if each in found else ())} - found
         found |= fresh
         pending += fresh
-    return found - made
+    return found
 
 
 def _given(made_global: Sequence[Cut], program: Program) -> dict[Region, set[Operation]]:
@@ -162,7 +168,7 @@ def _narrowed(cut: Cut, facts: Facts) -> Cut:
         if not found:
             break
         node = found[0]
-    return replace(cut, node=node)
+    return replace(cut, node=node, read=cut.read | {cut.node})
 
 
 def _is_alike(one: Placement, other: Placement) -> bool:

@@ -17,17 +17,22 @@ from autodist.solve.alone import Alone
 from autodist.solve.demands import SHOWN
 from autodist.solve.steps import Steps, given
 from autodist.solve.written import contents, is_flat
+from autodist.source import Source
 
 LEARNT = "gradients flow through it, and none would flow through the reduced value"
 EITHER = "the same code runs on what all ranks have, which would be counted as often as there are ranks"
 ALONE = "rank 0 alone has it, and no other rank communicates there"
+IN_LOADER = "a loader's workers compute it, which cannot communicate"
 ONE_BY_ONE = "it is computed of one sample after the other"
 
 
 class Facts:
     """What placements and the program say of an expression that may be made global."""
 
-    def __init__(self, program: Program, placements: Placements, alone: Alone) -> None:
+    def __init__(
+        self, program: Program, placements: Placements, alone: Alone, settled: frozenset[ast.AST] = frozenset()
+    ) -> None:
+        self.settled = settled
         self._program, self._placements, self._alone = program, placements, alone
         self._steps = Steps(program)
         self.learnt = self._steps.differentiated
@@ -92,17 +97,31 @@ class Facts:
             return PerRank(user.name, LEARNT)
         if isinstance(placement, Each) or self._placements.sample_loops & around(user).loops:
             return PerRank(user.name, ONE_BY_ONE)
+        if (barred := self.barred(node, user.source)) is not None:
+            return PerRank(user.name, barred)
         if isinstance(placement, Partial) and placement.reduce != "sum":
             return None
-        if user.source.function(node) in self._run_alone:
-            return PerRank(user.name, ALONE)
         whole = [each for each in self.at(node).operations if self.is_alike(each) and not gives_zeros(each)]
         return PerRank(user.name, EITHER) if whole or not begins_with_zero(self.at(node)) else None
+
+    def barred(self, node: ast.AST, source: Source) -> str | None:
+        """Why no rank communicates in the function around a place, if none does."""
+        home = source.function(node)
+        return ALONE if home in self._run_alone else IN_LOADER if home in self._run_by_loaders else None
 
     @cached_property
     def _run_alone(self) -> set[ast.AST]:
         """The functions that rank 0 calls alone."""
         return {each for operation in self._program.operations for each in self._alone.functions(operation)}
+
+    @cached_property
+    def _run_by_loaders(self) -> set[ast.AST]:
+        """The functions that loaders call: data sets' and `collate_fn`."""
+        regions = {region for each in self._program.operations for region in each.region.around() if region.function}
+        return {each.function for each in regions if each.function and self._is_loader(each.node)}
+
+    def _is_loader(self, node: ast.AST) -> bool:
+        return any("loader" in getattr(each, "roles", ()) for each in self.at(node).things)
 
     def loops_of(self, value: Value) -> list[Operation]:
         """Where loops take the samples one by one that a value is computed from."""

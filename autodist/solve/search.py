@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
-from autodist.program import EMPTY, Operation, Region, Value, held, joined
+from autodist.program import BATCH, EMPTY, FIELDS, SAMPLE, Operation, Region, Value, held, joined
 from autodist.solve.demands import Demand
 from autodist.solve.facts import ALONE, EITHER, ONE_BY_ONE, Facts, around, is_sum, is_weighted
 from autodist.solve.written import contents, covers, is_flat, is_listing, loops_at, parts_of, written
@@ -30,6 +30,8 @@ class Cut:
     placement: Placement
     demand: Demand
     region: Region
+    read: frozenset[ast.expr] = frozenset()
+    """The expressions that are global where it is, at which it was demanded."""
     is_behind: bool = False
     """Whether it is only known once it is global what else has to be: what is computed from it is different on each
     rank."""
@@ -87,6 +89,8 @@ class Search:
     def at(self, node: ast.expr, value: Value, user: Operation) -> list[Cut]:
         """What to make global so that an expression is, which an operation uses."""
         key = node, value
+        if node in self._facts.settled:
+            return []
         if key in self._open:  # a round of a loop, or a list that holds itself
             self._met_again += 1
             return []
@@ -239,24 +243,26 @@ class Search:
             if summed and all(each.is_met for each in summed):
                 yield from summed
                 return
-            before, found = self._met_again, list(self._stored(thing))
-            if not found or not all(each.is_met for each in found):
+            before, stored = self._met_again, self._stored(thing)
+            found = stored or []
+            if stored is None or not all(each.is_met for each in stored):
                 found = list(self._of(Value(things=frozenset([thing])))) or found
             yield from found
-            if not found and self._met_again == before:
+            if stored is None and not found and self._met_again == before:
                 yield from self._together(thing, node, user)
 
-    def _stored(self, thing: object) -> Iterator[Cut]:
-        """What to make global of what a list is given, where it is, if that is all that ranks have apart in it."""
+    def _stored(self, thing: object) -> list[Cut] | None:
+        """What to make global of what a list is given, where it is; None if that is not all that ranks have apart in
+        it."""
         apart = {each for each in held(Value(things=frozenset([thing]))) if not self._facts.is_alike(each)}
         puts = []
         for node, region in thing.stores.items() if isinstance(thing, Sequence) else ():
             parts = [node.value] if isinstance(node, ast.AugAssign) else list(getattr(node, "args", []))
             user = Operation(-1, "store", (), {}, region.source, node, region)
             puts += [(part, value, user) for part in parts if apart & {*held(value := self._facts.at(part))}]
-        if apart <= {each for _, value, _ in puts for each in held(value)}:
-            for part, value, user in puts:
-                yield from self.at(part, value, user)
+        if not puts or not apart <= {each for _, value, _ in puts for each in held(value)}:
+            return None
+        return [cut for part, value, user in puts for cut in self.at(part, value, user)]
 
     def _together(self, thing: object, node: ast.expr, user: Operation) -> Iterator[Cut]:
         """What a list or a dict holds, made global where it is read, if it is not where it is put in: counts that are
@@ -289,6 +295,8 @@ class Search:
                 before = self._facts.at(part)
                 if not any(map(self._facts.goes_round, before.operations)):
                     yield from self.at(part, before, operation)
+        elif operation.name in (BATCH, FIELDS, SAMPLE):
+            return  # the loader stands there
         elif isinstance(operation.node, ast.expr):
             yield from self.at(operation.node, Value(frozenset([operation])), operation)
         else:

@@ -118,3 +118,41 @@ def test_rank_zero_is_given_what_is_global() -> None:
     several = "open('h.txt', 'w').write(', '.join(str(value) for value in history))"
     (cut,) = found(text + several, several)[1]
     assert told(cut) == "mean loss.item()" and cut.node.lineno < (cut.source.text.count("\n"))
+
+
+def test_what_is_computed_from_global_values_is_global() -> None:
+    """A list whose entries are global, and their mean: reduced once."""
+    text = (
+        STEP
+        + "history.append(loss.item())\n"
+        + EPOCH
+        + "print(history)\n"
+        + EPOCH
+        + "print(sum(history) / len(history))"
+    )
+    assert [told(each) for each in found(text)[1]] == ["mean loss.item()"]
+
+
+def test_loaders_do_not_communicate() -> None:
+    start = """
+def collate(batch):
+    return torch.stack([x for x, _ in batch]), torch.stack([y for _, y in batch])
+
+
+loader = DataLoader(data, batch_size=8, collate_fn=collate)"""
+    text = STEP + "for i in range(4):\n" + STEP + "    print(x[i].tolist())"
+    assert [told(each) for each in found(text, start=start)[1]] == ["rows x"]
+
+
+def test_functions_that_rank_zero_runs_alone_do_not_communicate() -> None:
+    start = """
+def used(out):
+    share = out.softmax(1).mean(0)
+    return -(share * share.log()).sum()
+
+
+"""
+    alone = "open('h.txt', 'w').write(str(used(net(torch.zeros(8, 4)))))"
+    text = STEP + "print(used(out))\n" + alone
+    assert found(text, alone, start)[1] and not any(each.is_met for each in found(text, alone, start)[1])
+    assert [told(each) for each in found(STEP + "print(used(out))", start=start)[1]] == ["mean share"]
