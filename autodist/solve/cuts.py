@@ -19,7 +19,7 @@ from autodist.solve.costs import cheapest
 from autodist.solve.demands import Demand, demands
 from autodist.solve.facts import Facts, is_number_of_samples, is_sum, is_weighted
 from autodist.solve.search import Cut, Search
-from autodist.solve.written import parts_of, shown
+from autodist.solve.written import parts_of, read_by
 
 OTHERWISE = "the same expression lies one way in one context and another way in another"
 ROUNDS = 6
@@ -107,11 +107,11 @@ def _given(made_global: Sequence[Cut], program: Program) -> dict[Region, set[Ope
 
 def _made_global(gathered: Sequence[Cut], program: Program, plan: Plan) -> Plan:
     """A plan under which all ranks have some values: where they are computed, or where somebody reads them."""
-    nodes = {each.node for each in gathered}
+    nodes = {node for each in gathered for node in (each.node, *each.read)}
     placed, taken = dict(plan.placed), {user: dict(held) for user, held in plan.taken.items()}
     placed |= {each: Replicate() for each in program.operations if each.node in nodes and each.name != "iterate"}
     for user in program.operations:
-        for part in map(shown, parts_of(user.node)) if user.node not in nodes else (user.node,):
+        for part in read_by(user.node) if user.node not in nodes else (user.node,):
             if part in nodes:
                 read = dict.fromkeys(program.at(part).operations, Replicate())
                 taken.setdefault(user, {}).update(read)

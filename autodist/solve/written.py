@@ -70,6 +70,11 @@ def parts_of(node: ast.AST) -> Iterator[ast.expr]:
             yield from (each for each in children(node) if isinstance(each, ast.expr))
 
 
-def shown(node: ast.AST) -> ast.AST:
-    """What a part of a text shows: `loss` of `f"{loss:.4f}"`."""
-    return node.value if isinstance(node, ast.FormattedValue) else node
+def read_by(node: ast.AST) -> Iterator[ast.expr]:
+    """The expressions that one is computed from, in texts, lists and tuples that are written down there, too."""
+    pending = [*parts_of(node)]
+    while pending:
+        each = pending.pop()
+        yield each
+        if isinstance(each, (ast.FormattedValue, ast.JoinedStr, ast.Starred, ast.Tuple, ast.List, ast.Dict, ast.IfExp)):
+            pending += parts_of(each)

@@ -155,4 +155,4 @@ def used(out):
     alone = "open('h.txt', 'w').write(str(used(net(torch.zeros(8, 4)))))"
     text = STEP + "print(used(out))\n" + alone
     assert found(text, alone, start)[1] and not any(each.is_met for each in found(text, alone, start)[1])
-    assert [told(each) for each in found(STEP + "print(used(out))", start=start)[1]] == ["mean share"]
+    assert [told(each) for each in found(STEP + "print(used(out))", start=start)[1]] == ["mean out.softmax(1).mean(0)"]
