@@ -172,8 +172,8 @@ PLACEMENT = """
     propagate
     in_place
     reading
-    placements | plan
-    subscripts
+    placements
+    subscripts | plan
     arguments | shapes
     transfer
     samples | layout | products | sizes

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from autodist.placement import arguments
 from autodist.placement.lattice import Placement, Replicate, join
+from autodist.placement.plan import Plan
 from autodist.placement.shapes import Sizes
 from autodist.program import VIEWS, Operation, Region, Value, held
 
@@ -17,6 +18,8 @@ class Placements:
 
     of: dict[Operation, Placement] = field(default_factory=dict)
     sizes: dict[Operation, Sizes] = field(default_factory=dict)
+    plan: Plan | None = None
+    """The plan from which they follow."""
     sample_loops: frozenset[Region] = frozenset()
     """The loops that go over a rank's samples, one by one."""
     taken: Mapping[Operation, Placement] = field(default_factory=dict)

@@ -28,3 +28,9 @@ class Plan:
     """Results that are shared out where they are used, by the operations that use them: a tensor with all the data."""
     counts: Callable[[Operation, Sequence[Value]], int | None] = _nowhere
     """Which of the sizes that an operation is given is the whole batch's number of samples, if one is."""
+
+
+def changed(one: Plan, other: Plan) -> set[Operation]:
+    """The operations whose results, or what they are given, lie otherwise under one plan than under another."""
+    placed = {each for each in {*one.placed, *other.placed} if one.placed.get(each) != other.placed.get(each)}
+    return placed | {each for each in {*one.taken, *other.taken} if one.taken.get(each) != other.taken.get(each)}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from autodist import operations
 from autodist.catalog import Catalog
@@ -24,7 +25,7 @@ from autodist.placement.lattice import (
     times,
 )
 from autodist.placement.placements import Placements, joint
-from autodist.placement.plan import Plan, Sharded
+from autodist.placement.plan import Plan, Sharded, changed
 from autodist.placement.reading import SOURCES
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.subscripts import subscript
@@ -37,17 +38,53 @@ UNTOLD = "object."
 
 
 def propagate(
-    program: Program, plan: Plan | Sharded, table: Table | None = None, catalog: Catalog | None = None
+    program: Program,
+    plan: Plan | Sharded,
+    table: Table | None = None,
+    catalog: Catalog | None = None,
+    before: Placements | None = None,
 ) -> Placements:
-    """The placements of all values of a program, where what its sources give lies as a plan says."""
+    """The placements of all values of a program, where what its sources give lies as a plan says. Of those ``before``,
+    under another plan, only what depends on the difference is placed anew."""
     plan = plan if isinstance(plan, Plan) else Plan(plan)
-    return _Propagation(program, plan, table or operations.load(), catalog).run()
+    propagation = _Propagation(program, plan, table or operations.load(), catalog)
+    if (
+        before is None
+        or before.plan is None
+        or before.plan.sharded != plan.sharded
+        or before.plan.counts != plan.counts
+    ):
+        return propagation.run(program.operations)
+    return propagation.run(_depending(changed(before.plan, plan), program), before)
+
+
+def _depending(changed: set[Operation], program: Program) -> list[Operation]:
+    """Some operations and what is computed from them, or as often as loops have rounds that go over them."""
+    rounds: dict[Operation, list[Operation]] = {}
+    for each in program.operations:
+        for over in (op for loop in each.region.loops for op in held(loop.subject)):
+            rounds.setdefault(over, []).append(each)
+    losses = {op for each in program.of("backward") for op in held(joined(each.operation.inputs[:1]))}
+    gradients = [each for each in program.operations if each.name == "torch.Tensor.grad"]
+    found, pending = set(changed), list(changed)
+    while pending:
+        each = pending.pop()
+        fresh = {*program.users[each], *rounds.get(each, ()), *(gradients if each in losses else ())} - found
+        found |= fresh
+        pending += fresh
+    return sorted(found, key=lambda op: op.number)
 
 
 class _Propagation(InPlace):
-    def run(self) -> Placements:
-        self._settle(self._program.operations)
-        lost = [each for each in self._program.operations if each in self._cyclic]
+    def run(self, operations_: Sequence[Operation], before: Placements | None = None) -> Placements:
+        if before is not None:
+            self._found = Placements(dict(before.of), dict(before.sizes))
+            for each in operations_:
+                self._found.of.pop(each, None)
+                self._found.sizes.pop(each, None)
+        self._found.plan = self._plan
+        self._settle(operations_)
+        lost = [each for each in operations_ if each in self._cyclic]
         if any(isinstance(self._found.of.get(each), PerRank) for each in lost):
             for each in lost:  # what they were given at first was not settled yet, and they keep it from round to round
                 self._found.of.pop(each, None)
@@ -211,6 +248,7 @@ class _Propagation(InPlace):
     def _unknown(self, operation: Operation) -> Placement | None:
         """An operation that the table does not know: replicated of what is replicated."""
         module = operation.owner is not None and "module" in getattr(operation.owner, "roles", ())
+        module = module or operation.name == "call" and operation.inputs[0].operations <= self._with_parameters
         found: list[Placement] = []
         for value in operation.operands:
             placement = self._operand(value)
@@ -225,6 +263,12 @@ class _Propagation(InPlace):
         if module and all(each == Shard(0) for each in apart):
             return Shard(0)
         return PerRank(operation.name, "it is not known what it computes")
+
+    @cached_property
+    def _with_parameters(self) -> set[Operation]:
+        """What the script asks for its parameters: a model that a library, or code that is not followed, has made."""
+        asked = (each for each in self._program.operations if each.name.endswith(".parameters") and each.inputs)
+        return {op for each in asked for op in each.inputs[0].operations}
 
     def _item(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         """`x[key]`: a field of a batch, a size of a shape, or some numbers of a tensor."""

@@ -153,8 +153,8 @@ class Program:
         found: dict[Operation, dict[Operation, None]] = {each: {} for each in self.operations}
         for user in self.operations:
             for value in user.operands:
-                tests = (op for thing in value.things for op in getattr(thing, "picked", EMPTY).operations)
-                for each in (*held(value), *tests):
+                beside = (getattr(thing, name, EMPTY) for thing in value.things for name in ("picked", "keys"))
+                for each in (*held(value), *(op for each in beside for op in each.operations)):
                     found[each][user] = None
         return {each: list(users) for each, users in found.items()}
 

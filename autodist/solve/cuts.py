@@ -47,8 +47,9 @@ def solved(program: Program, plan: Plan, catalog: Catalog, alone: Alone) -> list
     """The expressions to make global so that all demands are met. What others are computed from comes first: once it
     is global, they may be so as well."""
     chosen: dict[ast.expr, Cut] = {}
+    placements: Placements | None = None
     for _ in range(ROUNDS):
-        placements = as_reported(program, plan, catalog)
+        placements = as_reported(program, plan, catalog, placements)
         settled = frozenset(node for each in chosen.values() if each.is_met for node in (each.node, *each.read))
         fresh = [each for each in cuts(program, placements, alone, settled) if each.node not in chosen]
         met = [each for each in fresh if each.is_met]
@@ -123,15 +124,15 @@ def _made_global(gathered: Sequence[Cut], program: Program, plan: Plan) -> Plan:
     return replace(plan, placed=placed, taken=taken)
 
 
-def as_reported(program: Program, plan: Plan, catalog: Catalog) -> Placements:
+def as_reported(program: Program, plan: Plan, catalog: Catalog, before: Placements | None = None) -> Placements:
     """How values lie where they are shown: losses that relate the samples of a batch are seen to apart, and then are
     means like others."""
-    placements = propagate(program, plan, catalog=catalog)
+    placements = propagate(program, plan, catalog=catalog, before=before)
     losses = (each for effect in program.of("backward") for each in held(joined(effect.operation.inputs[:1])))
     mixed = {each: Partial("mean", ROWS) for each in losses if isinstance(placements.of.get(each), PerRank)}
     if not mixed:
         return placements
-    return propagate(program, replace(plan, placed={**plan.placed, **mixed}), catalog=catalog)
+    return propagate(program, replace(plan, placed={**plan.placed, **mixed}), catalog=catalog, before=placements)
 
 
 def _met(demand: Demand, facts: Facts) -> Iterator[Cut]:

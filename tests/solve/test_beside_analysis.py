@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from autodist import catalog
 from autodist.analyze import analyze
 from autodist.config import Config
 from autodist.placement import Partial, Replicate, Shard
+from autodist.placement.propagate import propagate
 from autodist.program import held
 from autodist.project import Project
 from autodist.script import TrainingScript
@@ -56,7 +58,7 @@ MADE_GLOBAL_ELSEWHERE = frozenset("""
     full_batch_zipped generator_of_batches images_augmented_together joined_point_clouds kept_by_sample
     lbfgs_closure lbfgs_line_search lm_net_by_option loader_class_get_iterator loader_dict_phases
     losses_of_the_whole_batch masked_mean_by_hand memory_in_backward memory_of_samples meters_by_name
-    metrics_by_phase model_by_eval model_chosen_by_name model_factory_arch model_named_by_option momentum_queue
+    metrics_by_phase model_by_eval model_factory_arch model_named_by_option momentum_queue
     multi_file_engine nanogpt_get_batch odd_training_set one_sample_after_the_other own_batch_sampler
     package_relative_imports picked_by_class random_split_unseeded samples_at_the_end samples_by_place
     sequences_first_noise trainer_other_module transformer_lm_tied_warmup
@@ -113,6 +115,10 @@ def test_both_find_the_same(folder: Path) -> None:
     alike = old == new and (not where or where == there)
     assert alike == (folder.name not in DIFFERENT), (old, where, new, there)
     placements = as_reported(program, given.plan, FACTS)
+    made_global = {each: Replicate() for each in placements.of if each.name.endswith((".item", ".argmax", ".sum"))}
+    plan = replace(given.plan, placed={**given.plan.placed, **made_global})
+    again = propagate(program, plan, catalog=FACTS, before=placements)
+    assert again.of == propagate(program, plan, catalog=FACTS).of  # placed anew is only what depends on that
     guards = Alone(frozenset(each.node for each in script.guards))
     found = {} if script.distributed else {each.node: kind(each) for each in solved(program, given.plan, FACTS, guards)}
     unseen = [
