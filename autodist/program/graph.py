@@ -154,7 +154,7 @@ class Program:
         for user in self.operations:
             for value in user.operands:
                 beside = (getattr(thing, name, EMPTY) for thing in value.things for name in ("picked", "keys"))
-                for each in (*held(value), *(op for each in beside for op in each.operations)):
+                for each in (*held(value), *(op for told in beside for op in told.operations)):
                     found[each][user] = None
         return {each: list(users) for each, users in found.items()}
 
