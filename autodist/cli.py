@@ -17,6 +17,7 @@ from autodist.terminal import Terminal
 
 STDIN = Path("-")
 FORMATS = ("text", "json", "github", "sarif", "markdown")
+ENGINES = ("slurm", "kubeflow", "skypilot", "compose", "torchrun")
 ARGS = "autodist.args"
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -45,6 +46,13 @@ def _counts(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int
     if not all(count.isdecimal() and int(count) for count in counts):
         raise click.BadParameter("numbers of processes are wanted, as in 2,4")
     return tuple(dict.fromkeys(map(int, counts)))
+
+
+def _gpus(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str | None, int]:
+    kind, _, count = value.rpartition(":")
+    if not count.isdecimal() or not int(count) or not (kind or ":" not in value):
+        raise click.BadParameter("a number of GPUs is wanted, as in 8 or H100:8")
+    return kind or None, int(count)
 
 
 class ScriptCommand(click.Command):
@@ -235,6 +243,30 @@ def verify(
 
     session = Session(Terminal(), "text", {"strategy": strategy and Strategy(strategy)}, named)
     sys.exit(session.verify(scripts[0], scripts[1] if len(scripts) == 2 else None, args=context.meta[ARGS], **options))
+
+
+@cli.command(cls=ScriptCommand)
+@click.argument("script", metavar="SCRIPT [-- ARGS]", type=click.Path(path_type=Path))
+@click.option("--for", "engine", type=click.Choice(ENGINES), required=True, help="What starts the job.")
+@click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="Machines.")
+@click.option(
+    "--gpus", metavar="[KIND:]M", default="1", show_default=True, callback=_gpus, help="GPUs of each node, as H100:8."
+)
+@click.option(
+    "--cpus-per-gpu", type=click.IntRange(min=1), default=8, show_default=True, help="For a rank and its loaders."
+)
+@click.pass_context
+def manifest(
+    context: click.Context, /, script: Path, engine: str, nodes: int, gpus: tuple[str | None, int], cpus_per_gpu: int
+) -> None:
+    """Print what starts a distributed script on several nodes: a file for Slurm, Kubeflow, SkyPilot and others.
+
+    It is made for the arguments after --: refused where the batch size does not divide by the number of GPUs, and
+    started again after a failure only where the script goes on from its own checkpoint.
+    """
+    from autodist.manifest.command import manifest as print_manifest
+
+    sys.exit(print_manifest(script, engine, nodes, gpus[1], gpus[0], cpus_per_gpu, context.meta[ARGS]))
 
 
 @cli.command()

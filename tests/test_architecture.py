@@ -15,7 +15,7 @@ PACKAGE, RULES = ROOT / "autodist", ROOT / "rules"
 LAYERS = """
     __main__
     cli
-    session | evaluate
+    session | evaluate | manifest
     report | output | terminal | verify
     convert | launch | choice | relocation
     registry | repeats | suppress
@@ -117,6 +117,15 @@ MODELS = """
     in_lists | outputs
     flow
     reading
+"""
+
+MANIFEST = """
+    command
+    compose | kubeflow | skypilot | slurm
+    torchrun
+    job
+    facts
+    settings
 """
 
 RANDOMNESS = """
@@ -278,6 +287,7 @@ def test_imports_go_down(path: Path) -> None:
         ("losses", LOSSES),
         ("models", MODELS),
         ("randomness", RANDOMNESS),
+        ("manifest", MANIFEST),
         ("operations", OPERATIONS),
         ("placement", PLACEMENT),
         ("program", PROGRAM),

@@ -1,0 +1,273 @@
+"""What a manifest has to know of a distributed script: its batch sizes, whether it resumes, and its files."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from typing import Any
+
+from autodist.interpreter import Event, Interpreter
+from autodist.manifest.settings import ANY, Settings
+from autodist.regions import tests_files
+from autodist.source import Source, last_name, shortened
+from autodist.spread import WORLD
+from autodist.values import NOTHING, UNKNOWN, External
+
+WORLD_SIZE = frozenset(["get_world_size", "world_size", "WORLD_SIZE"])
+USES = {"save": "written", "write": "written", "mkdir": "written", "load": "read", "read": "read"}
+USES["download"] = "downloaded"
+FIRST = "rank_zero_first"
+"""What conversions call a region that each node enters, one rank first."""
+MODES = frozenset(["r", "w", "a", "x", "rb", "wb", "ab", "rt", "wt", "utf-8", "utf8"])
+WRITING = ("w", "a", "x", "+")
+EQUALITY = {ast.Eq: True, ast.Is: True, ast.NotEq: False, ast.IsNot: False}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A number that has to divide by that of all ranks."""
+
+    code: str
+    size: int | None
+    source: Source
+    line: int
+    flag: str | None
+    """The option that sets it."""
+
+
+@dataclass(frozen=True)
+class Resume:
+    """How a script that is started again goes on: from a checkpoint that it looks for, ``itself``; if an ``option``
+    names one, which this run ``gives`` or not; or from the beginning."""
+
+    itself: bool = False
+    option: str | None = None
+    gives: str | None = None
+    written: bool = True
+    """Whether the checkpoint is one that the script writes."""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A place that the script uses, by its path as far as it is known, or else by its code."""
+
+    path: str
+    known: bool
+    uses: frozenset[str]
+
+    @property
+    def shared(self) -> bool:
+        """Whether what one rank writes here, others may look for: not what each node makes for itself."""
+        return "written" in self.uses and "downloaded" not in self.uses
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All of it."""
+
+    batches: tuple[Batch, ...]
+    resume: Resume
+    folders: tuple[Folder, ...]
+
+
+def facts(run: Interpreter, settings: Settings) -> Facts:
+    """What a run tells, with the arguments that the script is given."""
+    used = list(_used(run, settings))
+    return Facts(tuple(_batches(run, settings)), _resume(run, settings, used), tuple(_folders(used)))
+
+
+# -------------------------------------------------------------------- batch sizes
+
+
+def _batches(run: Interpreter, settings: Settings) -> Iterator[Batch]:
+    seen = set()
+    for source in run.project.sources:
+        for node in ast.walk(source.tree):
+            whole = _divided(node, source, run)
+            if whole is None or (code := ast.unparse(whole)) in seen:
+                continue
+            seen.add(code)
+            size = settings.value(whole, source)
+            known = size if isinstance(size, int) and size > 0 else None
+            flag = settings.flags.get(last_name(whole))
+            yield Batch(code, known, source, whole.lineno, flag if known is not None else None)
+
+
+def _divided(node: ast.AST, source: Source, run: Interpreter) -> ast.expr | None:
+    """`assert size % world_size == 0`, `batch_size=size // world_size`: the size."""
+    match node:
+        case ast.BinOp(left=whole, op=ast.Mod(), right=ranks) if _counts_ranks(ranks, run):
+            checks = (each for each in source.ancestors(node) if isinstance(each, (ast.Assert, ast.If)))
+            check = next(checks, None)
+            stops = isinstance(check, ast.If) and any(isinstance(each, ast.Raise) for each in check.body)
+            return whole if check is not None and (stops or isinstance(check, ast.Assert)) else None
+        case ast.BinOp(left=whole, op=ast.FloorDiv() | ast.Div(), right=ranks) if _counts_ranks(ranks, run):
+            for above in source.ancestors(node):
+                if isinstance(above, ast.keyword):
+                    return whole if above.arg == "batch_size" else None
+                if isinstance(above, ast.Assign):
+                    return whole if "batch" in last_name(above.targets[0]).lower() else None
+                if not (isinstance(above, ast.Call) and last_name(above.func) == "int"):
+                    return None
+    return None
+
+
+def _counts_ranks(node: ast.expr, run: Interpreter) -> bool:
+    named = last_name(node.func if isinstance(node, ast.Call) else node)
+    return named in WORLD_SIZE or run.values.get(node, NOTHING).spread is WORLD
+
+
+# -------------------------------------------------------------------- resuming
+
+
+def _resume(run: Interpreter, settings: Settings, used: list[tuple[Event, str, str, bool]]) -> Resume:
+    """From where the optimizer's state comes, and under which conditions."""
+    written = {path for _, use, path, known in used if use == "written" and known}
+    unknown = any(use == "written" and not known for _, use, _, known in used)
+    found = Resume()
+    for event in run.events:
+        if event.kind != "optimizer_load_state_dict":
+            continue
+        tests = list(_conditions(event))
+        loads = [e for e in used if e[0].kind in ("load", "read") and e[0].order < event.order]
+        path, known = (loads[-1][2], loads[-1][3]) if loads else (ANY, False)
+        own = not known or unknown or any(fnmatch(path, each) or fnmatch(each, path) for each in written)
+        answers = [(test, _holds(test, source, settings)) for test, wanted, source in tests if wanted]
+        answers += [(test, _not(_holds(test, source, settings))) for test, wanted, source in tests if not wanted]
+        option = next((settings.flags[n] for test, _ in answers for n in _names(test) if n in settings.flags), None)
+        if any(answer is False for _, answer in answers):
+            found = found if found.itself or found.gives else Resume(option=option)
+        elif option is not None and not any(_asks_files(test, run) for test, _ in answers):
+            found = Resume(option=option, gives=path if known else "", written=own)
+        elif own:
+            return Resume(itself=True)
+        else:
+            found = Resume(gives=path, written=False)
+    return found
+
+
+def _conditions(event: Event) -> Iterator[tuple[ast.expr, bool, Source]]:
+    """The conditions under which a run comes to an event, each with the answer that it needs."""
+    places = [(call.node, call.source) for call in event.calls if call.node is not None]
+    for place, source in [*places, (event.node, event.source)]:
+        inner: ast.AST = place
+        for above in source.ancestors(place):
+            if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                break
+            if isinstance(above, ast.If) and inner is not above.test:
+                yield above.test, inner in above.body, source
+            inner = above
+
+
+def _asks_files(test: ast.expr, run: Interpreter) -> bool:
+    asked = {event.node for event in run.of("exists")}
+    return tests_files(test) or any(node in asked for node in ast.walk(test))
+
+
+def _names(test: ast.expr) -> Iterator[str]:
+    return (last_name(node) for node in ast.walk(test) if isinstance(node, (ast.Name, ast.Attribute)))
+
+
+def _not(answer: bool | None) -> bool | None:
+    return None if answer is None else not answer
+
+
+def _holds(test: ast.expr, source: Source, settings: Settings) -> bool | None:
+    """Whether a condition holds in this run, None where that cannot be told."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            return _not(_holds(inner, source, settings))
+        case ast.BoolOp(op=op, values=parts):
+            answers = [_holds(part, source, settings) for part in parts]
+            decides = isinstance(op, ast.Or)
+            return decides if decides in answers else None if None in answers else not decides
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in EQUALITY:
+            values = settings.value(left, source), settings.value(right, source)
+            known = not any(each is UNKNOWN or _partly(each) for each in values)
+            return (values[0] == values[1]) is EQUALITY[type(op)] if known else None
+        case ast.Name() | ast.Attribute() | ast.Constant():
+            value = settings.value(test, source)
+            return None if value is UNKNOWN else bool(value)
+    return None
+
+
+def _partly(value: Any) -> bool:
+    return isinstance(value, str) and ANY in value
+
+
+# -------------------------------------------------------------------- files
+
+
+def _used(run: Interpreter, settings: Settings) -> Iterator[tuple[Event, str, str, bool]]:
+    """What is read and written: the event, the use, the path or else the code, and whether the path is known."""
+    for event in run.events:
+        use = USES.get(event.kind)
+        if event.kind == "open" and isinstance(event.node, ast.Call):
+            modes = [settings.value(each, event.source) for each in event.node.args[1:2]]
+            modes += [settings.value(each.value, event.source) for each in event.node.keywords if each.arg == "mode"]
+            use = "written" if any(m in str(mode) for mode in modes for m in WRITING) else "read"
+        if use is None or not isinstance(event.node, ast.Call):
+            continue
+        if use == "written" and _once_a_node(event):
+            use = "downloaded"
+        if "devnull" in ast.unparse(event.node):
+            continue
+        given = [(each, settings.value(each, event.source)) for each in _places(event, event.node, run)]
+        texts = [value for _, value in given if isinstance(value, str) and value.strip("*/.") and value not in MODES]
+        told = next((each for each in texts if not each.startswith(ANY)), None)
+        if told is not None:
+            yield event, use, os.path.normpath(told), True
+        elif (
+            given and isinstance(given[0][0], (ast.Name, ast.Attribute, ast.BinOp)) and given[0][1] not in (None, "")
+        ):  # which an option is that is not given
+            yield event, use, shortened(ast.unparse(given[0][0])), False
+
+
+def _places(event: Event, call: ast.Call, run: Interpreter) -> list[ast.expr]:
+    """The expressions of a call that may be the path, the likeliest first: neither what is saved, nor a file that is
+    open, nor a module."""
+    args = call.args[1:] if event.kind == "save" and len(call.args) > 1 else call.args
+    found = [*args, *(each.value for each in call.keywords if each.arg)]
+    if isinstance(call.func, ast.Attribute):
+        found.append(call.func.value)
+    opened = {
+        item.optional_vars.id
+        for above in event.source.ancestors(call)
+        if isinstance(above, ast.With)
+        for item in above.items
+        if isinstance(item.optional_vars, ast.Name)
+    }
+    return [
+        each
+        for each in found
+        if not (isinstance(each, ast.Name) and each.id in opened)
+        and not any(isinstance(thing, External) for thing in run.values.get(each, NOTHING).things)
+        and isinstance(each, (ast.Name, ast.Attribute, ast.BinOp, ast.JoinedStr, ast.Call, ast.Constant))
+    ]
+
+
+def _once_a_node(event: Event) -> bool:
+    """`with rank_zero_first():`, also around a call that leads there."""
+    places = [(call.node, call.source) for call in event.calls if call.node is not None]
+    above = (each for node, source in [*places, (event.node, event.source)] for each in source.ancestors(node))
+    entered = (item.context_expr for each in above if isinstance(each, ast.With) for item in each.items)
+    return any(last_name(each.func) == FIRST for each in entered if isinstance(each, ast.Call))
+
+
+def _folders(used: list[tuple[Event, str, str, bool]]) -> Iterator[Folder]:
+    """One for each folder, or piece of code."""
+    uses: dict[tuple[str, bool], set[str]] = {}
+    for event, use, path, known in used:
+        if known and not os.path.isabs(path):
+            first, _, below = path.partition("/")
+            folder = event.kind in ("mkdir", "download") or below
+            path = first if folder and ANY not in first else "." if not path.startswith("..") else path
+        elif known:
+            path = os.path.dirname(path) if os.path.splitext(path)[1] else path
+            path = path.partition(ANY)[0].rpartition("/")[0] if ANY in path else path
+        uses.setdefault((path, known), set()).add(use)
+    for (path, known), found in sorted(uses.items(), key=lambda item: (not item[0][1], item[0][0])):
+        yield Folder(path, known, frozenset(found))

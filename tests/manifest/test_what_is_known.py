@@ -1,0 +1,184 @@
+"""What a manifest reads in a script: batch sizes, checkpoints, folders."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import Autodist, converted
+from manifest.scripts import BY_OPTION, ITSELF, LOADS, SCRIPT, loading, script
+from manifest.test_engines import printed, told
+
+BATCH = "assert args.batch_size % dist.get_world_size() == 0, "
+GIVEN = "batch_size=args.batch_size // dist.get_world_size()"
+
+
+def refused(autodist: Autodist, *args: str) -> str:
+    done = autodist("manifest", "train_ddp.py", "--for", "slurm", "--nodes", "3", "--gpus", "8", "--", *args)
+    assert done.exit_code == 2 and not done.stdout and len(done.stderr.splitlines()) == 1, done.output
+    return done.stderr
+
+
+@pytest.mark.parametrize("args", [[], ["--batch-size", "100"], ["-b", "100"], ["-b100"], ["--batch=100", "--new", "1"]])
+def test_batch_must_divide(autodist: Autodist, tmp_path: Path, args: list[str]) -> None:
+    script(tmp_path)
+    said = refused(autodist, *args)
+    size = 100 if args else 64
+    assert f"args.batch_size = {size} does not divide by 3 x 8 = 24 ranks" in said
+    assert f"give --batch-size {size // 24 * 24} or {size // 24 * 24 + 24}" in said
+
+
+@pytest.mark.parametrize("args", [["--batch-size", "96"], ["-b=48"], ["-b", "24"]])
+def test_batch_that_divides(autodist: Autodist, tmp_path: Path, args: list[str]) -> None:
+    script(tmp_path)
+    assert autodist("manifest", "train_ddp.py", "--for", "slurm", "--nodes=3", "--gpus=8", "--", *args).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "size"),
+    [
+        ("batch = 100", "batch"),
+        ("WORLD = dist.get_world_size()\nbatch = 10 * 10", "batch"),
+        ("config = {'batch': 100}", "config['batch']"),
+        ("class Config:\n    batch: int = 100\nconfig = Config()", "config.batch"),
+        ("class Sizes:\n    def __init__(self, n=100):\n        self.n = n\nsizes = Sizes()", "sizes.n"),
+        ("", "100"),
+        ("per_rank = 25", "per_rank * 4"),
+    ],
+)
+@pytest.mark.parametrize("asserted", [True, False])
+def test_batch_sizes_as_written(autodist: Autodist, tmp_path: Path, before: str, size: str, asserted: bool) -> None:
+    check = f"{before}\nassert {size} % dist.get_world_size() == 0, " if asserted else f"{before}\nassert True, "
+    script(tmp_path, text=SCRIPT.replace(BATCH, check).replace(GIVEN, GIVEN.replace("args.batch_size", f"({size})")))
+    assert "100 does not divide by 3 x 8 = 24 ranks: make it 96 or 120" in refused(autodist)
+
+
+@pytest.mark.parametrize("size", ["int(open('size').read())", "int(os.environ['BATCH'])", "settings['batch']"])
+def test_batch_sizes_that_cannot_be_read_are_named(autodist: Autodist, tmp_path: Path, size: str) -> None:
+    before = (
+        f"import json\nsettings = json.load(open('s'))\nbatch = {size}\nassert batch % dist.get_world_size() == 0, "
+    )
+    script(tmp_path, text=SCRIPT.replace(BATCH, before).replace(GIVEN, GIVEN.replace("args.batch_size", "batch")))
+    assert "must divide by 16: its value is not in the script's text" in printed(autodist, "slurm")
+
+
+def test_other_remainders_are_no_batch_sizes(autodist: Autodist, tmp_path: Path) -> None:
+    script(tmp_path, "if 7 % dist.get_world_size() == dist.get_rank():\n    print(13 // dist.get_world_size())\n")
+    printed(autodist, "slurm")
+
+
+def resuming(text: str) -> bool:
+    """Whether a batch script is queued again; then nothing that asks for it is missing."""
+    lines = ["#SBATCH --requeue\n", "#SBATCH --signal=B:USR1@120\n", "trap ", "&\nwait $!\n"]
+    found = {each in text for each in lines}
+    assert len(found) == 1 and found != {"#SBATCH --no-requeue\n" in text}
+    return found == {True}
+
+
+@pytest.mark.parametrize(
+    "resume",
+    [
+        ITSELF,
+        loading('os.path.isfile("out/last.pt") and first == 0'),
+        "from pathlib import Path\nlast = Path('out') / 'last.pt'\n" + loading("last.exists()", "last"),
+        "last = os.path.join('out', 'last.pt')\n" + loading("os.path.exists(last)", "last"),
+        "def load(path):\n    global first\n"
+        + LOADS.replace("PATH", "path")
+        + "\nif os.path.exists('out/last.pt'):\n    load('out/last.pt')\n",
+        "try:\n" + LOADS.replace("PATH", "'out/last.pt'") + "except FileNotFoundError:\n    pass\n",
+    ],
+)
+def test_scripts_that_look_for_their_checkpoint(autodist: Autodist, tmp_path: Path, resume: str) -> None:
+    script(tmp_path, resume)
+    text = printed(autodist, "slurm")
+    assert resuming(text) and "--max-restarts 3" in text and "resume=()" not in text
+    assert "goes on from its last checkpoint" in text
+
+
+@pytest.mark.parametrize(
+    ("resume", "said"),
+    [
+        ("", "loads no optimizer state"),
+        ("model.module.load_state_dict(torch.load('pretrained.pt'))\n", "loads no optimizer state"),
+        (BY_OPTION, "--resume is not given"),
+        (loading("args.resume is not None and args.resume != ''", "args.resume"), "--resume is not given"),
+        (loading("True", "'pretrained/all.pt'"), "from pretrained/all.pt, which it does not write itself"),
+    ],
+)
+def test_scripts_that_begin_anew(autodist: Autodist, tmp_path: Path, resume: str, said: str) -> None:
+    script(tmp_path, resume)
+    text = printed(autodist, "slurm")
+    assert not resuming(text) and "--max-restarts" not in text and said in text
+
+
+def test_option_that_names_a_file_of_others(autodist: Autodist, tmp_path: Path) -> None:
+    script(tmp_path, BY_OPTION)
+    text = printed(autodist, "slurm", "--resume", "pretrained/all.pt")
+    assert not resuming(text) and "from pretrained/all.pt, which it does not write itself" in text
+
+
+@pytest.mark.parametrize("given", [["--resume", "out/last.pt"], ["--resume=out/last.pt"]])
+@pytest.mark.parametrize("engine", ["slurm", "torchrun"])
+def test_option_is_given_once_there_is_a_checkpoint(
+    autodist: Autodist, tmp_path: Path, given: list[str], engine: str
+) -> None:
+    script(tmp_path, BY_OPTION)
+    text = printed(autodist, engine, *given, "--name", "x")
+    assert "--max-restarts" not in text  # within one torchrun the option would not appear
+    after = told(text, tmp_path)
+    assert after[after.index("train_ddp.py") :] == ["train_ddp.py", "--name", "x"]
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "last.pt").touch()
+    after = told(text, tmp_path)
+    assert after[after.index("train_ddp.py") :] == ["train_ddp.py", "--name", "x", "--resume", "out/last.pt"]
+
+
+def test_option_with_a_look_for_its_file(autodist: Autodist, tmp_path: Path) -> None:
+    script(tmp_path, loading("args.resume and os.path.isfile(args.resume)", "args.resume"))
+    text = printed(autodist, "slurm", "--resume", "out/last.pt")
+    assert "--max-restarts 3" in text and "train_ddp.py --resume out/last.pt &" in text
+    assert "--resume is not given" in printed(autodist, "slurm")
+
+
+def test_folders(autodist: Autodist, tmp_path: Path) -> None:
+    before = (
+        "import json\nfrom torchvision.datasets import MNIST\nMNIST('data/mnist', download=True)\n"
+        "names = json.load(open('/shared/names.json'))\n"
+        "weights = torch.load(os.path.join('pretrained', args.name, 'net.pt'))\n"
+    )
+    script(tmp_path, before + ITSELF)
+    text = printed(autodist, "kubeflow", "--name", "large")
+    shared, own = text.partition("# On every node, or on that disk:\n")[::2]
+    assert "#   out/: written by rank 0, read by all ranks\n" in shared and "pretrained" not in shared
+    for line in ("data/: made or downloaded", "/shared/: read by all ranks", "pretrained/: read by all ranks"):
+        assert f"#   {line}" in own
+    assert "mountPath: /workspace/out\n" in own and "mountPath: /workspace/data" not in own
+
+
+def test_conversions_are_read_back(autodist: Autodist, tmp_path: Path) -> None:
+    """What `convert` writes is what `manifest` takes, also by the number of samples that it asserts."""
+    plain = SCRIPT.replace(BATCH, "assert True, ").replace(" // dist.get_world_size()", "")
+    plain = plain.replace(", sampler=DistributedSampler(data)", ", shuffle=True").replace(
+        "DDP(nn.Linear(4, 1))", "nn.Linear(4, 1)"
+    )
+    for line in (
+        'dist.init_process_group("gloo")\n',
+        "    loader.sampler.set_epoch(epoch)\n",
+        "dist.destroy_process_group()\n",
+    ):
+        plain = plain.replace(line, "")
+    plain = plain.replace("model.module", "model").replace("    if dist.get_rank() == 0:\n", "    if True:\n")
+    after, said = converted(tmp_path, plain.replace("# resume\n", ITSELF.replace("model.module", "model")))
+    (tmp_path / "train_ddp.py").write_text(after)
+    assert "args.batch_size = 64 does not divide" in refused(autodist), said
+    text = printed(autodist, "slurm")
+    assert resuming(text) and "out/: written by rank 0, read by all ranks" in text
+
+
+def test_scripts_are_valid_shell(autodist: Autodist, tmp_path: Path) -> None:
+    for resume in ("", ITSELF, BY_OPTION):
+        script(tmp_path, resume)
+        for engine in ("slurm", "torchrun"):
+            text = printed(autodist, engine, "--resume", "out/last.pt")
+            subprocess.run(["bash", "-n"], input=text, text=True, check=True)
