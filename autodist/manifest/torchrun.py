@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from autodist.manifest.job import PORT, RESTARTS, Job, comment, notes, quoted
 
+COMING_BACK = """\
+# A node that was away may join again: otherwise torch (2.4 to 2.13) waits in vain for an address that node 0 has kept.
+export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
+"""
+
 
 def start(job: Job, rendezvous: str, ahead: str = "") -> str:
     """torchrun with its options, one kind a line; before it what looks for the checkpoint, if an option names one."""
     lines = [f"--nnodes {job.nodes} --nproc-per-node {job.gpus}", rendezvous]
     if job.resumes:
         lines.append(f"--max-restarts {RESTARTS}")
-    lines.append("--numa-binding node")
+    lines.append("--numa-binding=node")
     target, look = quoted([*job.target, *job.args]), ""
     if job.checkpoint is not None:
         path = quoted([job.checkpoint])
@@ -33,6 +38,7 @@ def text(job: Job) -> str:
         + "#\n# Run it on each node, in the same folder, with the name of the first node.\n\n"
         + "head=${1:?the host name of the first node}\n"
         + path_line(job)
+        + (COMING_BACK if job.resumes else "")
         + start(job, rendezvous)
         + "\n"
     )

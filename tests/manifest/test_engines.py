@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Autodist
-from manifest.scripts import BY_OPTION, ITSELF, SCRIPT, script
+from scripts import BY_OPTION, ITSELF, SCRIPT, printed, script, told, yaml
 
 from autodist.cli import ENGINES
 
@@ -43,40 +42,10 @@ srun --kill-on-bad-exit=1 torchrun \\
     --nnodes 2 --nproc-per-node 8 \\
     --rdzv-backend c10d --rdzv-endpoint "$head:$port" --rdzv-id "$SLURM_JOB_ID" \\
     --max-restarts 3 \\
-    --numa-binding node \\
+    --numa-binding=node \\
     train_ddp.py --name 'a b' &
 wait $!
 """
-
-
-def printed(autodist: Autodist, engine: str, *args: str, gpus: str = "8") -> str:
-    """The manifest of ``train_ddp.py`` on two nodes."""
-    done = autodist("manifest", "train_ddp.py", "--for", engine, "--nodes", "2", "--gpus", gpus, "--", *args)
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def yaml(text: str) -> Any:
-    """What YAML says."""
-    return pytest.importorskip("yaml").safe_load(text)
-
-
-def told(text: str, folder: Path, **environment: str) -> list[str]:
-    """What a shell script gives torchrun, of which it starts a stand-in."""
-    tools = folder / "bin"
-    tools.mkdir(exist_ok=True)
-    for name, body in {
-        "torchrun": 'for each in "$@"; do printf "%s\\0" "$each"; done >told',
-        "srun": 'shift; exec "$@"',
-        "scontrol": "echo node0; echo node1",
-    }.items():
-        (tools / name).write_text(f"#!/bin/bash\n{body}\n")
-        (tools / name).chmod(0o755)
-    (folder / "job.sh").write_text(text)
-    env = {"PATH": f"{tools}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node[0-1]", **environment}
-    subprocess.run(["bash", "-n", "job.sh"], cwd=folder, check=True)
-    subprocess.run(["bash", "job.sh", "node0"], cwd=folder, env=env, check=True, timeout=20)
-    return (folder / "told").read_bytes().decode().split("\0")[:-1]
 
 
 def test_slurm_text(autodist: Autodist, tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Autodist, converted
-from manifest.scripts import BY_OPTION, ITSELF, LOADS, SCRIPT, loading, script
-from manifest.test_engines import printed, told
+from scripts import BY_OPTION, ITSELF, LOADS, SCRIPT, loading, printed, script, told
 
 BATCH = "assert args.batch_size % dist.get_world_size() == 0, "
 GIVEN = "batch_size=args.batch_size // dist.get_world_size()"
