@@ -109,7 +109,13 @@ run_options = _options(
         "--nproc", metavar="N,...", default="2", show_default=True, callback=_counts, help="Numbers of ranks."
     ),
     click.option(
-        "--nnodes", type=click.IntRange(min=1), default=1, show_default=True, help="Nodes that the ranks simulate."
+        "--nodes",
+        "--nnodes",
+        "nnodes",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        help="Nodes of the ranks: with networks and disks of their own where that may be made, by root.",
     ),
     click.option("--steps", type=click.IntRange(min=1), help="End both programs after so many optimizer steps."),
     click.option(

@@ -19,8 +19,8 @@ from autodist.verify.replay import build_replay, replicated, union
 from autodist.verify.runs import (
     Run,
     Setting,
-    elsewhere,
     in_workdir,
+    on_node,
     original_steps,
     prepare,
     run_processes,
@@ -75,7 +75,7 @@ def run_peers(setting: Setting, world: int, folder: Path, conversion: Run) -> Ru
                 replay=str(replay),
                 env=env,
                 module=setting.modules.get(setting.before),
-                **elsewhere(scratch),
+                **on_node(setting, scratch, rank, world),
             )
         )
     goal = max((len(rank.steps) for rank in conversion.traces), default=0) or None
