@@ -74,9 +74,9 @@ def _odd(batch: Batch, nodes: int, gpus: int) -> str:
     ranks = nodes * gpus
     below = batch.size // ranks * ranks
     sizes = f"{below} or {below + ranks}" if below else str(ranks)
-    what = str(batch.size) if batch.code == str(batch.size) else f"{batch.code} = {batch.size}"
+    what = f"a batch size of {batch.size}" if batch.code == str(batch.size) else f"{batch.code} = {batch.size}"
     change = f"give {batch.flag} {sizes}" if batch.flag else f"make it {sizes}"
-    return f"the batch size {what} does not divide by {nodes} x {gpus} = {ranks} ranks: {change}, or take other numbers"
+    return f"{what} does not divide by {nodes} x {gpus} = {ranks} ranks: {change}, or take other numbers"
 
 
 def _import_path(project: Project) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import Any
@@ -22,6 +23,9 @@ USES["download"] = "downloaded"
 FIRST = "rank_zero_first"
 """What conversions call a region that each node enters, one rank first."""
 MODES = frozenset(["r", "w", "a", "x", "rb", "wb", "ab", "rt", "wt", "utf-8", "utf8"])
+COUNTED = re.compile(r"^(?!.*model).*(epoch|step|iter)[a-z_]*$", re.IGNORECASE)
+READERS = frozenset(["ImageFolder", "DatasetFolder", "load_from_disk", "memmap", "listdir", "scandir", "walk"])
+"""Functions that read below a folder, or a file of it, for which there is no event."""
 WRITING = ("w", "a", "x", "+")
 EQUALITY = {ast.Eq: True, ast.Is: True, ast.NotEq: False, ast.IsNot: False}
 
@@ -46,6 +50,8 @@ class Resume:
     itself: bool = False
     option: str | None = None
     gives: str | None = None
+    condition: str | None = None
+    """What would have to hold, and does not."""
     written: bool = True
     """Whether the checkpoint is one that the script writes."""
 
@@ -76,7 +82,9 @@ class Facts:
 def facts(run: Interpreter, settings: Settings) -> Facts:
     """What a run tells, with the arguments that the script is given."""
     used = list(_used(run, settings))
-    return Facts(tuple(_batches(run, settings)), _resume(run, settings, used), tuple(_folders(used)))
+    return Facts(
+        tuple(_batches(run, settings)), _resume(run, settings, used), tuple(_folders(used, _data(run, settings)))
+    )
 
 
 # -------------------------------------------------------------------- batch sizes
@@ -128,8 +136,9 @@ def _resume(run: Interpreter, settings: Settings, used: list[tuple[Event, str, s
     written = {path for _, use, path, known in used if use == "written" and known}
     unknown = any(use == "written" and not known for _, use, _, known in used)
     found = Resume()
+    steps = [event.order for event in run.of("step")]
     for event in run.events:
-        if event.kind != "optimizer_load_state_dict":
+        if not _goes_on(event) or steps and event.order > min(steps):
             continue
         tests = list(_conditions(event))
         loads = [e for e in used if e[0].kind in ("load", "read") and e[0].order < event.order]
@@ -138,8 +147,9 @@ def _resume(run: Interpreter, settings: Settings, used: list[tuple[Event, str, s
         answers = [(test, _holds(test, source, settings)) for test, wanted, source in tests if wanted]
         answers += [(test, _not(_holds(test, source, settings))) for test, wanted, source in tests if not wanted]
         option = next((settings.flags[n] for test, _ in answers for n in _names(test) if n in settings.flags), None)
-        if any(answer is False for _, answer in answers):
-            found = found if found.itself or found.gives else Resume(option=option)
+        fails = next((shortened(ast.unparse(test)) for test, answer in answers if answer is False), None)
+        if fails is not None:
+            found = found if found.gives else Resume(option=option, condition=fails)
         elif option is not None and not any(_asks_files(test, run) for test, _ in answers):
             found = Resume(option=option, gives=path if known else "", written=own)
         elif own:
@@ -147,6 +157,18 @@ def _resume(run: Interpreter, settings: Settings, used: list[tuple[Event, str, s
         else:
             found = Resume(gives=path, written=False)
     return found
+
+
+def _goes_on(event: Event) -> bool:
+    """Whether what is loaded there is more than a model: the state of an optimizer, or beside the model the number of
+    epochs that it has been trained for."""
+    if event.kind != "model_load_state_dict":
+        return event.kind == "optimizer_load_state_dict"
+    home = event.function.node if event.function is not None else event.source.tree
+    got = (node for node in ast.walk(home) if isinstance(node, ast.Call) and last_name(node.func) == "get")
+    read = (node for node in ast.walk(home) if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load))
+    keys = [*(node.slice for node in read), *(node.args[0] for node in got if node.args)]
+    return any(isinstance(key, ast.Constant) and COUNTED.search(str(key.value)) for key in keys)
 
 
 def _conditions(event: Event) -> Iterator[tuple[ast.expr, bool, Source]]:
@@ -249,6 +271,16 @@ def _places(event: Event, call: ast.Call, run: Interpreter) -> list[ast.expr]:
     ]
 
 
+def _data(run: Interpreter, settings: Settings) -> Iterator[Folder]:
+    """Folders of data sets."""
+    for source in run.project.sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Call) and last_name(node.func) in READERS and node.args:
+                path = settings.value(node.args[0], source)
+                if isinstance(path, str) and path and not path.startswith(ANY):
+                    yield Folder(_folder(os.path.normpath(path), True), True, frozenset(["read"]))
+
+
 def _once_a_node(event: Event) -> bool:
     """`with rank_zero_first():`, also around a call that leads there."""
     places = [(call.node, call.source) for call in event.calls if call.node is not None]
@@ -257,17 +289,22 @@ def _once_a_node(event: Event) -> bool:
     return any(last_name(each.func) == FIRST for each in entered if isinstance(each, ast.Call))
 
 
-def _folders(used: list[tuple[Event, str, str, bool]]) -> Iterator[Folder]:
+def _folders(used: list[tuple[Event, str, str, bool]], data: Iterable[Folder]) -> Iterator[Folder]:
     """One for each folder, or piece of code."""
     uses: dict[tuple[str, bool], set[str]] = {}
     for event, use, path, known in used:
-        if known and not os.path.isabs(path):
-            first, _, below = path.partition("/")
-            folder = event.kind in ("mkdir", "download") or below
-            path = first if folder and ANY not in first else "." if not path.startswith("..") else path
-        elif known:
-            path = os.path.dirname(path) if os.path.splitext(path)[1] else path
-            path = path.partition(ANY)[0].rpartition("/")[0] if ANY in path else path
-        uses.setdefault((path, known), set()).add(use)
+        place = _folder(path, event.kind in ("mkdir", "download")) if known else path
+        uses.setdefault((place, known), set()).add(use)
+    for each in data:
+        uses.setdefault((each.path, True), set()).update(each.uses)
     for (path, known), found in sorted(uses.items(), key=lambda item: (not item[0][1], item[0][0])):
         yield Folder(path, known, frozenset(found))
+
+
+def _folder(path: str, is_folder: bool) -> str:
+    """Of a path below the working folder its first part, of another one the folder, as far as it is known."""
+    if not os.path.isabs(path) and not path.startswith(("..", "~")):
+        first, _, below = path.partition("/")
+        return first if (is_folder or below) and ANY not in first else "."
+    path = os.path.dirname(path) if os.path.splitext(path)[1] else path
+    return path.partition(ANY)[0].rpartition("/")[0] if ANY in path else path

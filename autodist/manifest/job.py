@@ -98,11 +98,13 @@ def notes(job: Job, by_shell: bool = True) -> Iterator[str]:
         yield "Started again, the script goes on from its last checkpoint."
     elif resume.option is not None and resume.gives is None:
         yield f"Not started again after a failure: it would begin anew, as {resume.option} is not given."
+    elif resume.gives is None and resume.condition is not None:
+        yield f"Not started again after a failure: it would begin anew, as `{resume.condition}` does not hold."
     elif resume.gives is not None:
         what = resume.gives or resume.option
         yield f"Not started again after a failure: it would begin anew from {what}, which it does not write itself."
     else:
-        yield "Not started again after a failure: the script loads no optimizer state, and would begin anew."
+        yield "Not started again after a failure: it would begin anew, as it loads no checkpoint of a training."
 
 
 def disks(job: Job) -> Iterator[str]:

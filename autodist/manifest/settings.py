@@ -69,7 +69,9 @@ class Settings:
         default = _literal(told["default"]) if "default" in told else None
         kwargs: dict[str, Any] = {"default": default}
         action = _literal(told["action"]) if "action" in told else "store"
-        if by_click and "is_flag" in told:
+        if by_click and any("/" in flag for flag in flags):  # `--resume/--no-resume`
+            action = argparse.BooleanOptionalAction
+        elif by_click and "is_flag" in told:
             action, kwargs["default"] = "store_true", bool(default) if default is not UNKNOWN else default
         if action == "store":
             name = last_name(told["type"]) if "type" in told else type(default).__name__ if by_click else None
@@ -79,11 +81,11 @@ class Settings:
                 kwargs.setdefault("nargs", "?")
         elif "action" in told and last_name(told["action"]) == "BooleanOptionalAction":
             action = argparse.BooleanOptionalAction
-        elif action not in ACTIONS:
+        elif action is not argparse.BooleanOptionalAction and action not in ACTIONS:
             return
         elif action in ("store_true", "store_false") and default is None:
             kwargs["default"] = action == "store_false"
-        names = [flag for flag in flags if flag.startswith("-")] or flags[:1]
+        names = [flag.partition("/")[0] for flag in flags if flag.startswith("-")] or flags[:1]
         if "dest" in told and names[0].startswith("-"):
             kwargs["dest"] = _literal(told["dest"])
         try:

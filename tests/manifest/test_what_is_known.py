@@ -98,8 +98,8 @@ def test_scripts_that_look_for_their_checkpoint(autodist: Autodist, tmp_path: Pa
 @pytest.mark.parametrize(
     ("resume", "said"),
     [
-        ("", "loads no optimizer state"),
-        ("model.module.load_state_dict(torch.load('pretrained.pt'))\n", "loads no optimizer state"),
+        ("", "loads no checkpoint of a training"),
+        ("model.module.load_state_dict(torch.load('pretrained.pt'))\n", "loads no checkpoint of a training"),
         (BY_OPTION, "--resume is not given"),
         (loading("args.resume is not None and args.resume != ''", "args.resume"), "--resume is not given"),
         (loading("True", "'pretrained/all.pt'"), "from pretrained/all.pt, which it does not write itself"),
@@ -181,3 +181,85 @@ def test_scripts_are_valid_shell(autodist: Autodist, tmp_path: Path) -> None:
         for engine in ("slurm", "torchrun"):
             text = printed(autodist, engine, "--resume", "out/last.pt")
             subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+
+
+CLICKED = """\
+import click
+import os
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+
+@click.command()
+@click.option("--batch", "-b", default=64)
+@click.option("--auto-resume/--no-auto-resume", default=True)
+def main(batch, auto_resume):
+    dist.init_process_group("gloo")
+    world = dist.get_world_size()
+    if batch % world:
+        raise SystemExit("the batch does not divide")
+    data = TensorDataset(torch.randn(128, 4), torch.randn(128, 1))
+    loader = DataLoader(data, batch // world, sampler=DistributedSampler(data))
+    model = DDP(torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if auto_resume and os.path.isfile("last.pt"):
+        optimizer.load_state_dict(torch.load("last.pt"))
+    for x, y in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+    if dist.get_rank() == 0:
+        torch.save(optimizer.state_dict(), "last.pt")
+
+
+main()
+"""
+
+
+def test_options_of_click(autodist: Autodist, tmp_path: Path) -> None:
+    script(tmp_path, text=CLICKED)
+    assert "batch = 100 does not divide by 3 x 8 = 24 ranks: give --batch 96 or 120" in refused(autodist, "-b", "100")
+    assert resuming(printed(autodist, "slurm"))
+    assert "--auto-resume is not given" in printed(autodist, "slurm", "--no-auto-resume")
+
+
+SNAPSHOT = """\
+if os.path.exists("out/last.pt"):
+    snapshot = torch.load("out/last.pt")
+    model.module.load_state_dict(snapshot["MODEL_STATE"])
+    first = snapshot["EPOCHS_RUN"]
+"""
+
+
+def test_snapshots_without_an_optimizer(autodist: Autodist, tmp_path: Path) -> None:
+    script(tmp_path, SNAPSHOT)
+    assert resuming(printed(autodist, "slurm"))
+    script(
+        tmp_path,
+        SNAPSHOT.replace('    first = snapshot["EPOCHS_RUN"]\n', ""),
+        SCRIPT.replace('"epoch": epoch', "'n': 1"),
+    )
+    assert not resuming(printed(autodist, "slurm"))
+
+
+def test_weights_that_are_loaded_to_be_tested(autodist: Autodist, tmp_path: Path) -> None:
+    after = 'model.module.load_state_dict(torch.load("out/last.pt")["model"])\ndist.destroy'
+    script(tmp_path, text=SCRIPT.replace("dist.destroy", after))
+    assert not resuming(printed(autodist, "slurm"))
+
+
+def test_conditions_that_do_not_hold(autodist: Autodist, tmp_path: Path) -> None:
+    script(tmp_path, 'start = "scratch"\n' + loading('start == "resume"', "'out/last.pt'"))
+    assert "as `start == 'resume'` does not hold" in printed(autodist, "slurm")
+
+
+@pytest.mark.parametrize(
+    "call", ["ImageFolder(args.name)", "np.memmap(os.path.join(args.name, 'a.bin'))", "os.listdir(args.name)"]
+)
+def test_folders_of_data_sets(autodist: Autodist, tmp_path: Path, call: str) -> None:
+    before = f"import numpy as np\nfrom torchvision.datasets import ImageFolder\n{call}\n"
+    script(tmp_path, before)
+    assert "#   /data/birds/: read by all ranks\n" in printed(autodist, "slurm", "--name", "/data/birds")
