@@ -5,7 +5,7 @@ from __future__ import annotations
 from autodist.manifest.job import PORT, RESTARTS, Job, comment, notes, quoted
 
 COMING_BACK = """\
-# A node that was away may join again: otherwise torch (2.4 to 2.13) waits in vain for an address that node 0 has kept.
+# A node that was away may join again: otherwise torch (2.13) waits in vain for an address that node 0 has kept.
 export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
 """
 

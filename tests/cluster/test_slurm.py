@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
-from conftest import Autodist
+from conftest import ROOT, Autodist
 
 from cluster.conftest import Slurm, until
 
@@ -65,3 +66,20 @@ def test_job_goes_on_after_a_signal(slurm: Slurm, autodist: Autodist, train: Pat
     printed = completed(slurm, job, folder)
     starts = [int(line) for path in folder.glob("started-*") for line in path.read_text().split()]
     assert starts[0] == 0 and starts[-1] > 0 and printed.count("weight ") == 1, (starts, printed)
+
+
+def test_commands_of_the_page(slurm: Slurm, autodist: Autodist, tmp_path: Path) -> None:
+    """Those of docs/cluster.md, on one GPU a node."""
+    shutil.copytree(
+        ROOT / "examples", tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("train_ddp*", "data")
+    )
+    page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8").partition("### Slurm")[2].partition("###")[0]
+    page = page.replace("--gpus 8", "--gpus 1").replace("--epochs 90", "--epochs 2")
+    page = page.replace("--ntasks-per-node 8 --gpus-per-node 8", "--ntasks-per-node 1 --gpus-per-node 1")
+    lines = [shlex.split(line) for line in page.splitlines() if line.startswith("    ")]
+    assert autodist("convert", "train.py").exit_code == 0
+    first, send, _, direct = lines
+    (tmp_path / "train.sbatch").write_text(autodist(*first[1:-2]).stdout)
+    assert completed(slurm, sent(slurm, tmp_path, *send[1:]), tmp_path).count("best accuracy") == 1
+    said = slurm.run(*direct, cwd=tmp_path)
+    assert said.returncode == 0 and said.stdout.count("best accuracy") == 1, said
