@@ -19,8 +19,8 @@ from autodist.verify.replay import build_replay, replicated, union
 from autodist.verify.runs import (
     Run,
     Setting,
+    elsewhere,
     in_workdir,
-    on_node,
     original_steps,
     prepare,
     run_processes,
@@ -45,7 +45,9 @@ def is_distributed(script: Path) -> bool:
 
 
 def run_peers(setting: Setting, world: int, folder: Path, conversion: Run) -> Run:
-    """The original on ``world`` ranks in one scratch copy, as its own launcher would start it."""
+    """The original on ``world`` ranks in one scratch copy, as its own launcher would start it: on one node, as it
+    may know of no others."""
+    setting = replace(setting, division=None)
     outer = folder / "original"
     scratch = prepare(setting, setting.before, outer)
     root = scratch.root
@@ -75,7 +77,7 @@ def run_peers(setting: Setting, world: int, folder: Path, conversion: Run) -> Ru
                 replay=str(replay),
                 env=env,
                 module=setting.modules.get(setting.before),
-                **on_node(setting, scratch, rank, world),
+                **elsewhere(scratch),
             )
         )
     goal = max((len(rank.steps) for rank in conversion.traces), default=0) or None

@@ -67,10 +67,8 @@ def outcome(folder: Path, zygote: Zygote | None, before: str, after: str, **opti
     """Of one number of ranks, by default two on two nodes."""
     (folder / "before.py").write_text(before)
     (folder / "after.py").write_text(after)
-    options = {"nproc": [2], "nnodes": 2, **options}
-    found = verify(
-        folder / "before.py", folder / "after.py", device="cpu", workdir=folder, zygote=zygote, timeout=60, **options
-    )
+    options = {"nproc": [2], "nnodes": 2, "timeout": 60, **options}
+    found = verify(folder / "before.py", folder / "after.py", device="cpu", workdir=folder, zygote=zygote, **options)
     return found.worlds[0]
 
 
@@ -139,6 +137,27 @@ def test_rank_as_part_of_a_path_on_the_node(tmp_path: Path, zygote: Zygote | Non
     failed = outcome(tmp_path, zygote, MADE, wrong)
     assert failed.outcome is Outcome.DIFFERS and "No such file" in failed.reason
     assert "No such file" not in outcome(tmp_path, zygote, MADE, right).reason
+
+
+BY_HAND = MADE.replace(
+    "data = ",
+    """os.environ.update(MASTER_ADDR="localhost")
+dist.init_process_group("gloo")
+torch.manual_seed(dist.get_rank())
+data = """,
+    1,
+).replace("import torch\n", "import torch\nimport torch.distributed as dist\n", 1)
+
+
+@pytest.mark.usefixtures("divided")
+def test_originals_that_know_one_node(tmp_path: Path, zygote: Zygote | None) -> None:
+    """They run on one; a conversion that still meets on its own node does not come together."""
+    right = BY_HAND.replace('os.environ.update(MASTER_ADDR="localhost")\n', "")
+    assert (
+        outcome(tmp_path, zygote, BY_HAND, right).reason == outcome(tmp_path, zygote, BY_HAND, right, nnodes=1).reason
+    )
+    alone = outcome(tmp_path, zygote, BY_HAND, BY_HAND, timeout=8)
+    assert alone.outcome is Outcome.DIFFERS and "rank 1" in alone.reason
 
 
 def test_without_root_ranks_only_take_themselves_to_be_there(
