@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -11,13 +12,16 @@ from autodist import catalog
 from autodist.config import load
 from autodist.deep import deep
 from autodist.errors import AutodistError
+from autodist.frameworks import owned
 from autodist.interpreter import Interpreter, Plan, Runs, Unfinished
+from autodist.launchers import launcher
 from autodist.manifest import compose, kubeflow, skypilot, slurm, torchrun
-from autodist.manifest.facts import Batch, facts
+from autodist.manifest.facts import Batch, facts, own_addresses
 from autodist.manifest.job import Job, notes
 from autodist.manifest.settings import Settings
 from autodist.project import Project, added_folders, starts
 from autodist.terminal import Terminal
+from autodist.values import NOTHING, External
 
 ENGINES: dict[str, Callable[[Job], str]] = {
     "slurm": slurm.text,
@@ -48,12 +52,13 @@ def describe(script: Path, nodes: int, gpus: int, gpu: str | None, cpus: int, ar
     project = Project.load(script)
     config = load(script.parent, {})
     run = _followed(project, catalog.load(config.catalog, config.operations))
-    if not run.of("init_process_group"):
-        raise AutodistError(
-            f"joins no process group, so that each rank would train by itself: convert it first, by `autodist convert "
-            f"{script}`",
-            script,
-        )
+    if (owner := owned(run, config.strategy)) is not None:
+        raise AutodistError(owner.message, owner.source.path, getattr(owner.node, "lineno", None))
+    if (reason := _unfit(run)) is not None:
+        raise AutodistError(f"{reason}: convert it first, by `autodist convert {script}`", script)
+    if nodes > 1 and (site := next(own_addresses(run), None)) is not None:
+        message = "ranks of other nodes would look for rank 0 at this address of their own: leave it to torchrun"
+        raise AutodistError(message, site.source.path, getattr(site.node, "lineno", None))
     known = facts(run, Settings(run, args))
     for batch in known.batches:
         if batch.size is not None and batch.size % (nodes * gpus):
@@ -67,6 +72,20 @@ def _followed(project: Project, facts: catalog.Catalog) -> Interpreter:
         return Runs(project, facts)(Plan())
     except Unfinished as end:
         return end.run
+
+
+def _unfit(run: Interpreter) -> str | None:
+    """Why torchrun cannot start a script, None where it can."""
+    joins = run.of("init_process_group")
+    if not joins:
+        return "joins no process group, so that each rank would train by itself"
+    if launcher(run) is not None:
+        return "starts its ranks itself, or is told their numbers by an option, which torchrun does not"
+    called = [run.values.get(each.node.func, NOTHING) for each in joins if isinstance(each.node, ast.Call)]
+    names = [thing.name for value in called for thing in value.things if isinstance(thing, External)]
+    if names and not any(name.startswith("torch.") for name in names):
+        return f"joins its ranks by {names[0]}, which torchrun does not start"
+    return None
 
 
 def _odd(batch: Batch, nodes: int, gpus: int) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from autodist.interpreter import Event, Interpreter
 from autodist.manifest.settings import ANY, Settings
 from autodist.regions import tests_files
+from autodist.script import Site
 from autodist.source import Source, last_name, shortened
 from autodist.spread import WORLD
 from autodist.values import NOTHING, UNKNOWN, External
@@ -26,6 +27,7 @@ MODES = frozenset(["r", "w", "a", "x", "rb", "wb", "ab", "rt", "wt", "utf-8", "u
 COUNTED = re.compile(r"^(?!.*model).*(epoch|step|iter)[a-z_]*$", re.IGNORECASE)
 READERS = frozenset(["ImageFolder", "DatasetFolder", "load_from_disk", "memmap", "listdir", "scandir", "walk"])
 """Functions that read below a folder, or a file of it, for which there is no event."""
+LOOPBACK = re.compile(r"(tcp://)?(localhost|127\.|\[?::1)")
 WRITING = ("w", "a", "x", "+")
 EQUALITY = {ast.Eq: True, ast.Is: True, ast.NotEq: False, ast.IsNot: False}
 
@@ -126,6 +128,28 @@ def _divided(node: ast.AST, source: Source, run: Interpreter) -> ast.expr | None
 def _counts_ranks(node: ast.expr, run: Interpreter) -> bool:
     named = last_name(node.func if isinstance(node, ast.Call) else node)
     return named in WORLD_SIZE or run.values.get(node, NOTHING).spread is WORLD
+
+
+# -------------------------------------------------------------------- addresses
+
+
+def own_addresses(run: Interpreter) -> Iterator[Site]:
+    """`os.environ["MASTER_ADDR"] = "localhost"`, `init_method="tcp://127.0.0.1:23456"`, whatever has been told."""
+    value: ast.expr | None
+    for source in run.project.sources:
+        for node in ast.walk(source.tree):
+            match node:
+                case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value="MASTER_ADDR"))], value=value):
+                    pass
+                case ast.keyword(arg="init_method", value=value):
+                    pass
+                case ast.Call(func=ast.Attribute(attr="update", value=holder)) if last_name(holder) == "environ":
+                    value = next((each.value for each in node.keywords if each.arg == "MASTER_ADDR"), None)
+                case _:
+                    continue
+            asked = any(isinstance(each, (ast.If, ast.IfExp)) for each in source.ancestors(node))
+            if isinstance(value, ast.Constant) and LOOPBACK.match(str(value.value)) and not asked:
+                yield Site(source, value)
 
 
 # -------------------------------------------------------------------- resuming

@@ -35,10 +35,11 @@ def refusal() -> str | None:
     if missing:
         return f"{', '.join(missing)} (of iproute2 and util-linux) is not installed"
     try:
-        Nodes(1).close()
+        with Nodes(1) as nodes:
+            done = subprocess.run(nodes.command(0, ["true"]), capture_output=True, text=True, check=False)
     except OSError as error:
         return f"this machine makes no network namespaces: {error}"
-    return None
+    return f"no process may enter a node: {done.stderr.strip()}" if done.returncode else None
 
 
 class Nodes:

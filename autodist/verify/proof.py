@@ -76,7 +76,7 @@ def verify(
     before, after = Path(before).resolve(), Path(after).resolve()
     check_input(before, after, nproc, timeout, workdir, keep)
     if nnodes < 1 or any(count % nnodes for count in nproc):
-        raise AutodistError(f"--nnodes {nnodes}: the ranks cannot be spread evenly over so many nodes")
+        raise AutodistError(f"--nodes {nnodes}: the ranks cannot be spread evenly over so many nodes")
     pairs = zip((before, after), modules, strict=True)
     named = {path: name or module_of(path, Source.read(path).tree) or "" for path, name in pairs}
     if workdir is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Autodist
+from conftest import ROOT, Autodist
 from scripts import BY_OPTION, ITSELF, SCRIPT, printed, script, told, yaml
 
 from autodist.cli import ENGINES
@@ -151,6 +151,44 @@ def test_scripts_for_one_device_are_refused(autodist: Autodist, script: Path, en
     done = autodist("manifest", script, "--for", engine)
     assert done.exit_code == 2 and not done.stdout
     assert "joins no process group" in done.stderr and "autodist convert" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("accelerate_refused/before/train.py", "training is owned by accelerate.Accelerator"),
+        ("lightning_refused/before/train.py", "training is owned by lightning.Trainer"),
+        ("horovod_clip/before/train_lm.py", "joins its ranks by horovod.torch.init"),
+        ("ddp_spawn_folder/before/train.py", "starts its ranks itself"),
+        ("ddp_launch_local_rank/before/train.py", "told their numbers by an option"),
+    ],
+)
+def test_scripts_that_torchrun_does_not_start_are_refused(autodist: Autodist, name: str, said: str) -> None:
+    done = autodist("manifest", ROOT / "fixtures" / name, "--for", "slurm")
+    assert done.exit_code == 2 and not done.stdout and said in done.stderr, done.output
+
+
+@pytest.mark.parametrize(
+    ("address", "refused"),
+    [
+        ('os.environ["MASTER_ADDR"] = "localhost"', True),
+        ("os.environ['MASTER_ADDR'] = '127.0.0.1'", True),
+        ('os.environ.update(MASTER_ADDR="localhost", MASTER_PORT="29500")', True),
+        ('dist.init_process_group("gloo", init_method="tcp://127.0.0.1:23456")', True),
+        ('os.environ.setdefault("MASTER_ADDR", "localhost")', False),
+        ('if "RANK" not in os.environ:\n    os.environ["MASTER_ADDR"] = "localhost"', False),
+        ('dist.init_process_group("gloo", init_method="env://")', False),
+        ('os.environ["MASTER_ADDR"] = os.environ["HEAD"]', False),
+    ],
+)
+def test_addresses_of_one_node(autodist: Autodist, tmp_path: Path, address: str, refused: bool) -> None:
+    script(
+        tmp_path, text=SCRIPT.replace('dist.init_process_group("gloo")', f'{address}\ndist.init_process_group("gloo")')
+    )
+    done = autodist("manifest", "train_ddp.py", "--for", "slurm", "--nodes", "2")
+    assert done.exit_code == 2 * refused, done.output
+    assert not refused or "ranks of other nodes would look for rank 0" in done.stderr
+    assert autodist("manifest", "train_ddp.py", "--for", "slurm", "--gpus", "2").exit_code == 0
 
 
 @pytest.mark.parametrize(("name", "text"), [("no.py", None), ("bad.py", "def :"), ("bytes.py", "\0")])
