@@ -22,6 +22,8 @@ NEW_NAMES, NEW_MOUNTS, NEW_NETWORK = 0x04000000, 0x00020000, 0x40000000
 PRIVATE, RECURSIVE, BIND = 1 << 18, 1 << 14, 1 << 12
 HOSTS = "/etc/hosts"
 INTERFACE = "eth0"
+MARK = "autodist-"
+"""How namespaces begin; the number of the process that made them follows."""
 ENTER = 'hostname "$0"; mount --bind "$1" /etc/hosts; shift; exec "$@"'
 
 
@@ -48,9 +50,10 @@ class Nodes:
     def __init__(self, count: int) -> None:
         self.names = [f"node{number}" for number in range(count)]
         self.addresses = [f"10.77.0.{number + 1}" for number in range(count)]
-        mark = secrets.token_hex(3)
-        self._lan = f"autodist-{mark}-lan"
-        self.namespaces = [f"autodist-{mark}-{name}" for name in self.names]
+        _sweep()
+        mark = f"{MARK}{os.getpid()}-{secrets.token_hex(3)}"
+        self._lan = f"{mark}-lan"
+        self.namespaces = [f"{mark}-{name}" for name in self.names]
         self._folder = tempfile.mkdtemp(prefix="autodist-nodes-")
         self.hosts = os.path.join(self._folder, "hosts")
         entries = [f"{address} {name}\n" for address, name in zip(self.addresses, self.names, strict=True)]
@@ -101,6 +104,14 @@ class Nodes:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def _sweep() -> None:
+    """Take away what is left of processes that were killed."""
+    for path in Path("/run/netns").glob(f"{MARK}*"):
+        pid = path.name.removeprefix(MARK).partition("-")[0]
+        if not os.path.exists(f"/proc/{pid}"):
+            subprocess.run(["ip", "netns", "del", path.name], capture_output=True, check=False)
 
 
 def _ip(*words: str) -> None:

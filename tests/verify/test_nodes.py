@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from conftest import converted
 
 from autodist.verify import verify
 from autodist.verify.launch import Zygote
-from autodist.verify.nodes import refusal
+from autodist.verify.nodes import Nodes, refusal
 from autodist.verify.verdict import Outcome, WorldVerdict
 
 TRAINING = """\
@@ -158,6 +159,17 @@ def test_originals_that_know_one_node(tmp_path: Path, zygote: Zygote | None) -> 
     )
     alone = outcome(tmp_path, zygote, BY_HAND, BY_HAND, timeout=8)
     assert alone.outcome is Outcome.DIFFERS and "rank 1" in alone.reason
+
+
+@pytest.mark.usefixtures("divided")
+def test_nothing_is_left_of_nodes() -> None:
+    stale = f"autodist-{2**22 + 1}-0-node0"  # no process has this number
+    subprocess.run(["ip", "netns", "add", stale], check=True)
+    with Nodes(2) as nodes:
+        assert Path("/run/netns", nodes.namespaces[1]).exists() and not Path("/run/netns", stale).exists()
+        said = subprocess.run(nodes.command(1, ["hostname"]), capture_output=True, text=True, check=True)
+        assert said.stdout == "node1\n"
+    assert not [each for each in nodes.namespaces if Path("/run/netns", each).exists()]
 
 
 def test_without_root_ranks_only_take_themselves_to_be_there(
