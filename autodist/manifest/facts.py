@@ -46,16 +46,19 @@ class Batch:
 
 @dataclass(frozen=True)
 class Resume:
-    """How a script that is started again goes on: from a checkpoint that it looks for, ``itself``; if an ``option``
-    names one, which this run ``gives`` or not; or from the beginning."""
+    """How a script that is started again goes on: from a checkpoint that it looks for, ``itself``; or from one at
+    ``path``, as far as that is known, which the ``words`` of an ``option`` ask for; or from the beginning."""
 
     itself: bool = False
     option: str | None = None
-    gives: str | None = None
     condition: str | None = None
     """What would have to hold, and does not."""
-    written: bool = True
-    """Whether the checkpoint is one that the script writes."""
+    path: str | None = None
+    written: bool = False
+    """Whether the script writes that checkpoint."""
+    words: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    """The arguments without these words."""
 
 
 @dataclass(frozen=True)
@@ -170,16 +173,19 @@ def _resume(run: Interpreter, settings: Settings, used: list[tuple[Event, str, s
         own = not known or unknown or any(fnmatch(path, each) or fnmatch(each, path) for each in written)
         answers = [(test, _holds(test, source, settings)) for test, wanted, source in tests if wanted]
         answers += [(test, _not(_holds(test, source, settings))) for test, wanted, source in tests if not wanted]
-        option = next((settings.flags[n] for test, _ in answers for n in _names(test) if n in settings.flags), None)
+        names = [n for test, _ in answers for n in _names(test) if n in settings.flags]
+        option = settings.flags[names[0]] if names else None
         fails = next((shortened(ast.unparse(test)) for test, answer in answers if answer is False), None)
+        place = path if known and ANY not in path else None
         if fails is not None:
-            found = found if found.gives else Resume(option=option, condition=fails)
-        elif option is not None and not any(_asks_files(test, run) for test, _ in answers):
-            found = Resume(option=option, gives=path if known else "", written=own)
+            found = found if found.path else Resume(option=option, condition=fails)
+        elif names and not any(_asks_files(test, run) for test, _ in answers):
+            words, others = settings.given(names[0])
+            found = Resume(bool(own and not words), option, None, place, own, words, others)
         elif own:
             return Resume(itself=True)
         else:
-            found = Resume(gives=path, written=False)
+            found = Resume(path=place)
     return found
 
 

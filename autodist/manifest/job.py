@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from autodist.manifest.facts import Facts, Folder
+from autodist.manifest.facts import Facts, Folder, Resume
 
 RESTARTS = 3
 PORT = 29500
@@ -53,29 +53,14 @@ class Job:
 
     @property
     def checkpoint(self) -> str | None:
-        """The checkpoint that an argument names, where the script writes it and the first start cannot find it yet."""
+        """The checkpoint that an option asks for, where the script writes it and the first start cannot find it yet."""
         resume = self.facts.resume
-        return resume.gives if resume.option is not None and resume.written and resume.gives else None
+        return resume.path if resume.words and resume.written else None
 
     @property
     def goes_on(self) -> bool:
         """Whether a shell can start the script again, so that it goes on where it was."""
         return self.resumes or self.checkpoint is not None
-
-    @property
-    def first_args(self) -> tuple[str, ...]:
-        """The arguments without the one that names the checkpoint."""
-        option = self.facts.resume.option
-        if self.checkpoint is None or option is None:
-            return self.args
-        kept, skip = [], False
-        for arg in self.args:
-            if not skip and not arg.startswith(f"{option}="):
-                skip = arg == option
-                kept += [] if skip else [arg]
-            else:
-                skip = False
-        return tuple(kept)
 
     def shares(self) -> list[str]:
         """Relative folders below the working folder that are written to, and whose name is known."""
@@ -96,15 +81,19 @@ def notes(job: Job, by_shell: bool = True) -> Iterator[str]:
         yield f"The first start finds no {job.checkpoint}: leave {resume.option} out there, and give it later."
     elif job.goes_on:
         yield "Started again, the script goes on from its last checkpoint."
-    elif resume.option is not None and resume.gives is None:
-        yield f"Not started again after a failure: it would begin anew, as {resume.option} is not given."
-    elif resume.gives is None and resume.condition is not None:
-        yield f"Not started again after a failure: it would begin anew, as `{resume.condition}` does not hold."
-    elif resume.gives is not None:
-        what = resume.gives or resume.option
-        yield f"Not started again after a failure: it would begin anew from {what}, which it does not write itself."
     else:
-        yield "Not started again after a failure: it would begin anew, as it loads no checkpoint of a training."
+        yield f"Not started again after a failure: it would begin anew{_why(resume)}."
+
+
+def _why(resume: Resume) -> str:
+    if resume.condition is not None:
+        what = f"{resume.option} is not given" if resume.option else f"`{resume.condition}` does not hold"
+        return f", as {what}"
+    if resume.path is not None:
+        return f" from {resume.path}, which it does not write itself"
+    if resume.words:
+        return f" from what {resume.option} names, for all that can be read"
+    return ", as it loads no checkpoint of a training"
 
 
 def disks(job: Job) -> Iterator[str]:

@@ -7,7 +7,6 @@ import ast
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Any, NoReturn
 
 from autodist.interpreter import Interpreter
@@ -46,19 +45,39 @@ class Settings:
         self._run, self._args = run, list(args)
         self.flags: dict[str, str] = {}
         """How an option is spelled on the command line, by its name in the script."""
+        self._parser = self._declared()
 
-    @cached_property
+    def given(self, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The words of the command line that set an option, and the others."""
+        with_it, rest = self._parsed(self._args)
+        for start in range(len(self._args)):
+            for length in (1, 2):
+                others = self._args[:start] + self._args[start + length :]
+                without, left = self._parsed(others)
+                changed = {key for key in with_it if with_it[key] != without.get(key)}
+                if changed == {name} and left == rest:
+                    return tuple(self._args[start : start + length]), tuple(others)
+        return (), tuple(self._args)
+
+    @property
     def options(self) -> dict[str, Any]:
         """What the options of argparse and click are in this run, by name."""
+        return self._parsed(self._args)[0]
+
+    def _declared(self) -> argparse.ArgumentParser:
         parser = _Options(add_help=False, conflict_handler="resolve")
         for source in self._run.project.sources:
             for node in ast.walk(source.tree):
                 if isinstance(node, ast.Call) and last_name(node.func) in ("add_argument", "option"):
                     self._declare(parser, node)
+        return parser
+
+    def _parsed(self, args: list[str]) -> tuple[dict[str, Any], list[str]]:
         try:
-            return vars(parser.parse_known_args(self._args)[0])
+            known, rest = self._parser.parse_known_args(args)
         except (argparse.ArgumentError, ValueError, TypeError):
-            return {}
+            return {}, []
+        return vars(known), rest
 
     def _declare(self, parser: argparse.ArgumentParser, call: ast.Call) -> None:
         flags = [node.value for node in call.args if isinstance(node, ast.Constant) and isinstance(node.value, str)]

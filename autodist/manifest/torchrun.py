@@ -19,8 +19,8 @@ def start(job: Job, rendezvous: str, ahead: str = "") -> str:
     target, look = quoted([*job.target, *job.args]), ""
     if job.checkpoint is not None:
         path = quoted([job.checkpoint])
-        look = f"resume=()\nif [ -e {path} ]; then\n    resume=({job.facts.resume.option} {path})\nfi\n"
-        target = quoted([*job.target, *job.first_args]) + ' "${resume[@]}"'
+        look = f"resume=()\nif [ -e {path} ]; then\n    resume=({quoted(job.facts.resume.words)})\nfi\n"
+        target = quoted([*job.target, *job.facts.resume.others]) + ' "${resume[@]}"'
     return look + " \\\n    ".join([f"{ahead}torchrun", *lines, target])
 
 

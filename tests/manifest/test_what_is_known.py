@@ -130,7 +130,58 @@ def test_option_is_given_once_there_is_a_checkpoint(
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "last.pt").touch()
     after = told(text, tmp_path)
-    assert after[after.index("train_ddp.py") :] == ["train_ddp.py", "--name", "x", "--resume", "out/last.pt"]
+    assert after[after.index("train_ddp.py") :] == ["train_ddp.py", "--name", "x", *given]
+
+
+AGAIN = [
+    ('parser.add_argument("-c", "--go-on", action="store_true")', "args.go_on", "'out/last.pt'", ["--go-on"]),
+    ('parser.add_argument("-c", "--go-on", action="store_true")', "args.go_on", "'out/last.pt'", ["-c"]),
+    ('parser.add_argument("--load", dest="start")', "args.start", "args.start", ["--load", "out/last.pt"]),
+    ('parser.add_argument("--load", "-l")', "args.load is not None", "args.load", ["-lout/last.pt"]),
+    ('parser.add_argument("--from-epoch", type=int)', "args.from_epoch", "'out/last.pt'", ["--from-epoch", "3"]),
+    ('parser.add_argument("--load", nargs="?", const="out/last.pt")', "args.load", "args.load", ["--load"]),
+    ('parser.add_argument("--load")', "args.load", "os.path.join('out', args.load + '.pt')", ["--lo", "last"]),
+]
+
+
+@pytest.mark.parametrize(("option", "condition", "path", "given"), AGAIN)
+@pytest.mark.parametrize("before", [[], ["--name", "x y"]])
+@pytest.mark.parametrize("after", [[], ["-b", "32"]])
+def test_words_of_options(
+    autodist: Autodist,
+    tmp_path: Path,
+    option: str,
+    condition: str,
+    path: str,
+    given: list[str],
+    before: list[str],
+    after: list[str],
+) -> None:
+    text = SCRIPT.replace('parser.add_argument("--resume", default="")', option)
+    script(tmp_path, loading(condition, path), text)
+    printed_text = printed(autodist, "slurm", *before, *given, *after)
+    first = told(printed_text, tmp_path)
+    assert first[first.index("train_ddp.py") + 1 :] == [*before, *after]
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "last.pt").touch()
+    again = told(printed_text, tmp_path)
+    assert again[again.index("train_ddp.py") + 1 :] == [*before, *after, *given]
+    assert f"{given[0].partition('=')[0]}" in printed_text and "--max-restarts" not in printed_text
+
+
+@pytest.mark.parametrize(
+    "resume",
+    [
+        "import glob\nfound = sorted(glob.glob('out/*.pt'))\n" + loading("found", "found[-1]"),
+        "def latest(folder):\n    names = os.listdir(folder) if os.path.isdir(folder) else []\n"
+        "    return os.path.join(folder, max(names)) if names else None\n\npath = latest('out')\n"
+        + loading("path is not None", "path"),
+        "path = 'out/last.pt' if os.path.exists('out/last.pt') else None\n" + loading("path", "path"),
+    ],
+)
+def test_checkpoints_that_are_searched(autodist: Autodist, tmp_path: Path, resume: str) -> None:
+    script(tmp_path, resume)
+    assert "--max-restarts 3" in printed(autodist, "slurm")
 
 
 def test_option_with_a_look_for_its_file(autodist: Autodist, tmp_path: Path) -> None:
