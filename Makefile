@@ -4,6 +4,7 @@
 # make fixtures  run every fixture at all its world sizes
 # make faults  does verify find wrong conversions?   make alarms   does it accept right ones? (hours, resumable)
 # make endings  do converted scripts end with 0, 1,000 times on 2 ranks?
+# make cluster  two nodes and a Slurm on this machine: wants root, iproute2 and Debian's slurm-wlm
 # make overhead  what its probes cost              make combinations  convert and verify scripts put together at random
 # make bench  speed against other tools             make robustness   convert every Python file there is
 # make plan-validation  what plans say beside published tables and measured memory
@@ -17,13 +18,13 @@ TORCH ?= torch==2.13.0
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/installed
 
-.PHONY: test black ruff mypy demo docs goldens fixtures rule bench bench-convert plan-validation faults alarms endings overhead combinations robustness clean pictures site release-check matrix
+.PHONY: test black ruff mypy demo docs goldens fixtures rule bench bench-convert plan-validation faults alarms endings cluster overhead combinations robustness clean pictures site release-check matrix
 .DEFAULT_GOAL := test
 
 test: $(INSTALLED)
 	@$(MAKE) --no-print-directory --jobs 2 mypy black ruff
 	@echo "== pytest"
-	@$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal --session-timeout=3300
+	@$(BIN)/python -m pytest -m "not slow and not cluster" -n auto --dist worksteal --session-timeout=3300
 
 black: $(INSTALLED)
 	@echo "== black"
@@ -86,6 +87,9 @@ alarms: $(INSTALLED)
 
 endings: $(INSTALLED)
 	@$(BIN)/python -m benchmarks.endings
+
+cluster: $(INSTALLED)
+	@$(BIN)/python -m pytest -m cluster tests
 
 overhead: $(INSTALLED)
 	@$(BIN)/python -m benchmarks.verify_overhead

@@ -19,6 +19,7 @@ from autodist.terminal import Terminal
 STDIN = Path("-")
 FORMATS = ("text", "json", "github", "gitlab", "sarif", "markdown")
 VERDICTS = ("text", "json", "markdown")
+ENGINES = ("slurm", "kubeflow", "skypilot", "compose", "torchrun")
 ARGS = "autodist.args"
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -94,6 +95,13 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> t
     if not all(0 < each < float("inf") for each in seconds):
         raise click.BadParameter("seconds are wanted, as in 0.42,0.22,0.12,0.07")
     return seconds
+
+
+def _gpus(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str | None, int]:
+    kind, _, count = value.rpartition(":")
+    if not count.isdecimal() or not int(count) or not (kind or ":" not in value):
+        raise click.BadParameter("a number of GPUs is wanted, as in 8 or H100:8")
+    return kind or None, int(count)
 
 
 class ScriptCommand(click.Command):
@@ -174,7 +182,13 @@ run_options = _options(
         "--nproc", metavar="N,...", default="2", show_default=True, callback=_counts, help="Numbers of ranks."
     ),
     click.option(
-        "--nnodes", type=click.IntRange(min=1), default=1, show_default=True, help="Nodes that the ranks simulate."
+        "--nodes",
+        "--nnodes",
+        "nnodes",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        help="Nodes of the ranks: with networks and disks of their own where that may be made, by root.",
     ),
     click.option("--steps", type=click.IntRange(min=1), help="End both programs after so many optimizer steps."),
     click.option(
@@ -359,6 +373,30 @@ def plan(
     sys.exit(
         plan_command(script, context.meta[ARGS], device_name=device, per_rank=per_rank, report_path=report, **options)
     )
+
+
+@cli.command(cls=ScriptCommand)
+@click.argument("script", metavar="SCRIPT [-- ARGS]", type=click.Path(path_type=Path))
+@click.option("--for", "engine", type=click.Choice(ENGINES), required=True, help="What starts the job.")
+@click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="Machines.")
+@click.option(
+    "--gpus", metavar="[KIND:]M", default="1", show_default=True, callback=_gpus, help="GPUs of each node, as H100:8."
+)
+@click.option(
+    "--cpus-per-gpu", type=click.IntRange(min=1), default=8, show_default=True, help="For a rank and its loaders."
+)
+@click.pass_context
+def manifest(
+    context: click.Context, /, script: Path, engine: str, nodes: int, gpus: tuple[str | None, int], cpus_per_gpu: int
+) -> None:
+    """Print what starts a distributed script on several nodes: a file for Slurm, Kubeflow, SkyPilot and others.
+
+    It is made for the arguments after --: refused where the batch size does not divide by the number of GPUs, and
+    started again after a failure only where the script goes on from its own checkpoint.
+    """
+    from autodist.manifest.command import manifest as print_manifest
+
+    sys.exit(print_manifest(script, engine, nodes, gpus[1], gpus[0], cpus_per_gpu, context.meta[ARGS]))
 
 
 @cli.command()

@@ -15,7 +15,7 @@ PACKAGE, RULES = ROOT / "autodist", ROOT / "rules"
 LAYERS = """
     __main__
     cli
-    session | evaluate | agents | doctor | setting_up | plan
+    session | evaluate | agents | doctor | setting_up | plan | manifest
     report | output | terminal | verify | proofs
     convert | launch | choice | relocation
     registry | repeats | suppress
@@ -119,6 +119,15 @@ MODELS = """
     reading
 """
 
+MANIFEST = """
+    command
+    compose | kubeflow | skypilot | slurm
+    torchrun
+    job
+    facts
+    settings
+"""
+
 RANDOMNESS = """
     apart | order_seeds
     own_noise | kept
@@ -215,7 +224,7 @@ ANALYZE = """
 FOR_RULES = {"rule", "script", "config", "edits", "imports", "values", "spread", "source"}
 """What a rule may import of autodist: what describes a script, and what describes a change."""
 
-IN_THE_USERS_PROCESS = ("bootstrap", "confinement", "outside", "trace", "plan", "probes", "sharing")
+IN_THE_USERS_PROCESS = ("bootstrap", "confinement", "nodes", "outside", "trace", "plan", "probes", "sharing")
 """The modules of ``verify`` that run inside the user's program, where only the standard library and torch are sure."""
 
 
@@ -282,6 +291,7 @@ def test_imports_go_down(path: Path) -> None:
         ("losses", LOSSES),
         ("models", MODELS),
         ("randomness", RANDOMNESS),
+        ("manifest", MANIFEST),
         ("operations", OPERATIONS),
         ("placement", PLACEMENT),
         ("program", PROGRAM),

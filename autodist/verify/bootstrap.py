@@ -27,6 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from autodist.verify.confinement import confine
+from autodist.verify.nodes import enter
 from autodist.verify.outside import Outside
 from autodist.verify.plan import OUTPUT_MARK, ProcessPlan
 from autodist.verify.probes import ProbeContext
@@ -94,6 +95,8 @@ class Bootstrap:
         faulthandler.enable(self._stacks)
         faulthandler.register(signal.SIGUSR1, file=self._stacks, all_threads=True)
         os.environ.update(plan.env)
+        if plan.node:
+            enter(*plan.node)
         os.chdir(plan.cwd)
         self._open_output()
         self._install()

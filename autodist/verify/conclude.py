@@ -89,10 +89,12 @@ def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> Wo
     notes += held_back(conversion) if failures else []
     if unsound := too_old_for_shards(source, ranks, setting.placements[world].device):
         return replace(base, reason=unsound)
+    notes += node_notes(setting)
+    evidence = Evidence(findings, source, ranks, conversion.scratch.root, setting.division is not None)
     base = replace(
         base,
         findings=tuple(with_rules(findings)),
-        cause=explain(Evidence(findings, source, ranks, conversion.scratch.root)) if findings else None,
+        cause=explain(evidence) if findings else None,
         notes=tuple(notes),
         steps=len(steps.deviations),
         deviations=tuple(steps.deviations),
@@ -289,6 +291,20 @@ def left_processes(conversion: Run, original: Run) -> list[Finding]:
         return []
     ranks = ", ".join(str(rank) for rank in conversion.result.left)
     return [Finding("processes-left", f"processes that rank {ranks} has started run on after its end")]
+
+
+def node_notes(setting: Setting) -> list[Finding]:
+    """Whether the ranks ran on nodes, or only took themselves to."""
+    if setting.nodes == 1:
+        return []
+    if setting.division is not None:
+        message = (
+            f"the ranks ran on {setting.nodes} nodes: each with its own network and host name, and its own home and "
+            "other folders outside of the working folder, which they share"
+        )
+    else:
+        message = f"the ranks only took themselves to be on {setting.nodes} nodes: {setting.undivided}"
+    return [Finding("nodes", message)]
 
 
 def extent_notes(source: RunTrace, steps: StepComparison) -> list[Finding]:

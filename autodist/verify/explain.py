@@ -38,6 +38,11 @@ CAUSES: dict[str, tuple[str, str]] = {
     "print-on-rank-zero": ("AD3", "print on rank 0 alone"),
     "print-as-before": ("AD3", "print what the original prints, on rank 0"),
     "download-on-rank-zero": ("AD303", "download on rank 0 while the others wait"),
+    "prepare-on-each-node": (
+        "AD303",
+        "prepare it on each node, on local rank 0: what rank 0 writes outside of the working folder lies on its own "
+        "node, unless that is a disk that all nodes share",
+    ),
     "wait-for-download": ("AD304", "let the other ranks wait until rank 0 has prepared the files"),
     "save-unwrapped": ("AD3", "save the state of the unwrapped model"),
     "load-unwrapped": ("AD305", "load checkpoints into the unwrapped model"),
@@ -194,6 +199,8 @@ class Evidence:
     ranks: Sequence[RunTrace]
     root: Path
     """The scratch copy in which the conversion ran."""
+    divided: bool = False
+    """The ranks ran on several nodes, each with a disk of its own outside of the working folder."""
 
     def find(self, *kinds: str) -> Finding | None:
         """The first finding of one of these kinds."""
@@ -236,6 +243,9 @@ def crash(evidence: Evidence) -> tuple[str, Finding] | None:
     missing = re.search(r"(?:FileNotFoundError|EOFError|RuntimeError|UnpicklingError|OSError).*", finding.message)
     if missing:
         written = {Path(write.path).name for write in evidence.ranks[0].writes}
+        outside = {Path(write.path).name for write in evidence.ranks[0].writes if write.path.startswith("/")}
+        if evidence.divided and any(name and name in finding.message for name in outside):
+            return "prepare-on-each-node", finding
         if (
             "EOFError" in finding.message
             or any(name and name in finding.message for name in written)

@@ -45,7 +45,9 @@ def is_distributed(script: Path) -> bool:
 
 
 def run_peers(setting: Setting, world: int, folder: Path, conversion: Run) -> Run:
-    """The original on ``world`` ranks in one scratch copy, as its own launcher would start it."""
+    """The original on ``world`` ranks in one scratch copy, as its own launcher would start it: on one node, as it
+    may know of no others."""
+    setting = replace(setting, division=None)
     outer = folder / "original"
     scratch = prepare(setting, setting.before, outer)
     root = scratch.root

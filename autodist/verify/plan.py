@@ -64,6 +64,8 @@ class ProcessPlan:
     temporary: str = ""
     """The folder of temporary files."""
     env: dict[str, str] = field(default_factory=dict)
+    node: tuple[str, ...] = ()
+    """Where it runs, if this machine is divided into nodes: the network namespace, its host name, its hosts file."""
     bare: bool = False
     """Without probes, but for those that keep the user's files as they are: does it fail by itself?"""
     divided: int = 0
@@ -93,5 +95,5 @@ class ProcessPlan:
         fields["shared_draws"] = tuple(fields["shared_draws"])
         fields["apart"] = tuple((loader, number) for loader, number in fields["apart"])
         fields["alone"] = None if fields["alone"] is None else tuple(fields["alone"])
-        fields["private"] = tuple(fields["private"])
+        fields["private"], fields["node"] = tuple(fields["private"]), tuple(fields["node"])
         return cls(**fields)

@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,8 +20,9 @@ from autodist.verify.alone import drawn_in_evaluation, goes_by_time, single_draw
 from autodist.verify.conclude import conclude, conclude_alone, without_probes
 from autodist.verify.explain import CAUSES, CONSEQUENCES
 from autodist.verify.launch import Zygote
+from autodist.verify.nodes import Nodes, refusal
 from autodist.verify.peers import is_distributed, run_peers, together
-from autodist.verify.placement import Wanted, gpu_count, placed, sharing_refusal
+from autodist.verify.placement import Placement, Wanted, gpu_count, placed, sharing_refusal
 from autodist.verify.plan import Dtype
 from autodist.verify.progress import NoProgress, Progress
 from autodist.verify.replay import build_replay
@@ -66,15 +67,16 @@ def verify(
     ``workdir`` is the folder that is copied and in which the scripts start: by default the current folder when it
     holds ``before``, else the folder of ``before``; ``start`` is a folder below it to start in. ``base`` is the
     folder of the conversion's files, by default that of ``after``. ``keep`` names a folder for traces, output and
-    scratch copies, which are removed otherwise. ``nnodes`` are the nodes that the ranks take themselves to be spread
-    over. ``device`` is ``auto`` for a GPU for each rank, one GPU for several where torch can do that, or else the
-    CPU. ``zygote`` is a process to fork from that several verifications share. ``modules`` are the names by which
-    `python -m` starts the scripts; one that imports from its package is started so in any case.
+    scratch copies, which are removed otherwise. ``nnodes`` are the nodes that the ranks are spread over, where this
+    machine can be divided, or take themselves to be. ``device`` is ``auto`` for a GPU for each rank, one GPU for
+    several where torch can do that, or else the CPU. ``zygote`` is a process to fork from that several verifications
+    share. ``modules`` are the names by which `python -m` starts the scripts; one that imports from its package is
+    started so in any case.
     """
     before, after = Path(before).resolve(), Path(after).resolve()
     check_input(before, after, nproc, timeout, workdir, keep)
     if nnodes < 1 or any(count % nnodes for count in nproc):
-        raise AutodistError(f"--nnodes {nnodes}: the ranks cannot be spread evenly over so many nodes")
+        raise AutodistError(f"--nodes {nnodes}: the ranks cannot be spread evenly over so many nodes")
     pairs = zip((before, after), modules, strict=True)
     named = {path: name or module_of(path, Source.read(path).tree) or "" for path, name in pairs}
     if workdir is None:
@@ -107,6 +109,9 @@ def verify(
     )
     setting.modules = {path: name for path, name in named.items() if name}
     setting.zygote, setting.nodes = zygote, nnodes
+    setting.undivided = "" if nnodes == 1 else refusal() or undivided(placements.values())
+    if nnodes > 1 and not setting.undivided:
+        setting.division = Nodes(nnodes)
     # where the original is distributed, each of its ranks is compared with one that orders sets as it does
     setting.hashes_apart = not is_distributed(before) and any(map(orders_by_hash, sources(after, setting.base)))
     on_cpu = any(placement.device == "cpu" for placement in placements.values())
@@ -120,9 +125,17 @@ def verify(
                 zygote.hashing(OTHER_HASHES)  # they import torch side by side
             return Verdict(str(before), str(after), tuple(verify_world(setting, count) for count in nproc))
     finally:
+        if setting.division is not None:
+            setting.division.close()
         shutil.rmtree(temporary, ignore_errors=True)
         if keep is None:
             shutil.rmtree(records, ignore_errors=True)
+
+
+def undivided(placements: Iterable[Placement]) -> str:
+    """Why ranks on GPUs are not divided."""
+    on_gpu = any(each.device != "cpu" for each in placements)
+    return "what runs on GPUs shares the network of this machine; --device cpu divides it" if on_gpu else ""
 
 
 def folder_of(after: Path, before: Path, workdir: Path) -> Path:

@@ -22,6 +22,7 @@ from autodist.verify.launch import (
     start_process,
     watch,
 )
+from autodist.verify.nodes import INTERFACE, Nodes
 from autodist.verify.outside import Outside
 from autodist.verify.placement import Placement
 from autodist.verify.plan import OUTPUT_MARK, TEMPORARY, Dtype, ProcessPlan
@@ -66,6 +67,10 @@ class Setting:
     zygote: Zygote | None = None
     nodes: int = 1
     """Nodes that the ranks believe to run on, the same number on each."""
+    division: Nodes | None = None
+    """Those that they run on indeed, if this machine can be divided."""
+    undivided: str = ""
+    """Why it cannot."""
     hashes_apart: bool = False
     """Another rank than the first hashes strings, and so orders sets of them, in another way than it does."""
 
@@ -73,7 +78,14 @@ class Setting:
         """What torchrun tells a rank."""
         gpus = self.placements[world].gpus
         local = world // self.nodes if self.nodes > 1 else gpus
-        return rank_environment(rank, world, port, min(local, gpus) if gpus else local)
+        env = rank_environment(rank, world, port, min(local, gpus) if gpus else local)
+        if self.division is not None:
+            env |= {"MASTER_ADDR": self.division.names[0], "GLOO_SOCKET_IFNAME": INTERFACE}
+        return env
+
+    def node(self, rank: int, world: int) -> int:
+        """The number of the node that a rank runs on; 0 where all of them run here."""
+        return 0 if self.division is None else rank // (world // self.nodes)
 
 
 @dataclass
@@ -156,6 +168,21 @@ def elsewhere(scratch: Scratch) -> dict[str, Any]:
         "private": outside.private,
         "temporary": outside.kept[-1],
     }
+
+
+def on_node(setting: Setting, scratch: Scratch, rank: int, world: int) -> dict[str, Any]:
+    """The same of a rank: each node has what is outside of the working folder for itself."""
+    told, node = elsewhere(scratch), setting.node(rank, world)
+    if setting.division is None:
+        return told
+    if node:
+        assert scratch.outside is not None
+        told["outside"] = f"{scratch.outside.store}-{setting.division.names[node]}"
+        os.makedirs(told["outside"], exist_ok=True)
+        if told["outside"] not in [each.store for each in scratch.on_other_nodes]:
+            scratch.on_other_nodes.append(replace(scratch.outside, store=told["outside"]))
+    names = (setting.division.namespaces[node], setting.division.names[node], setting.division.hosts)
+    return {**told, "node": names}
 
 
 def scratch_args(setting: Setting, root: Path) -> tuple[str, ...]:
@@ -269,11 +296,23 @@ def run_conversion(setting: Setting, world: int, folder: Path, steering: Steerin
             global_batchnorm=synchronised,
             env=setting.environment(rank, world, port)
             | ({HASH_SEED: OTHER_HASHES} if setting.hashes_apart and rank == 1 else {}),
-            **elsewhere(scratch),
+            **on_node(setting, scratch, rank, world),
         )
         for rank in range(world)
     ]
-    return run_processes(setting, plans, scratch, f"{setting.after.name} on {world} ranks", setting.steps)
+    run = run_processes(setting, plans, scratch, f"{setting.after.name} on {world} ranks", setting.steps)
+    return without_own_disks(setting, run)
+
+
+def without_own_disks(setting: Setting, run: Run) -> Run:
+    """The run, in which a node's own copy of what the first node writes to its disk, a download, is nobody else's."""
+    world = len(run.traces)
+    first = {write.path for rank in range(world) if not setting.node(rank, world) for write in run.traces[rank].writes}
+    for rank, trace in enumerate(run.traces):
+        if setting.node(rank, world):
+            trace.writes[:] = [each for each in trace.writes if not (os.path.isabs(each.path) and each.path in first)]
+            trace.reads[:] = [each for each in trace.reads if not os.path.isabs(each.path)]
+    return run
 
 
 def in_folder(text: str, plan: ProcessPlan) -> str:

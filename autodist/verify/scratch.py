@@ -32,6 +32,8 @@ class Scratch:
     """The folder of the verification itself, which may lie in the working folder."""
     outside: Outside | None = None
     """What is written elsewhere."""
+    on_other_nodes: list[Outside] = field(default_factory=list)
+    """The same of nodes other than the first."""
     linked: list[Path] = field(default_factory=list)
     _initial: dict[str, tuple[int, int]] = field(default_factory=dict)
     _bytes: int = 0
@@ -76,7 +78,8 @@ class Scratch:
 
     def changed(self) -> dict[str, Path]:
         """Files that the run created or changed, by their path below the scratch folder or their absolute path."""
-        beyond = {} if self.outside is None else dict(self.outside.changed())
+        disks = [*self.on_other_nodes[::-1], *filter(None, [self.outside])]  # the first node's comes last, and stays
+        beyond = {name: path for disk in disks for name, path in disk.changed()}
         return beyond | {
             name: self.root / name for name, state in self._state().items() if self._initial.get(name) != state
         }

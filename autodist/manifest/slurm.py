@@ -1,0 +1,43 @@
+"""A batch script for Slurm."""
+
+from __future__ import annotations
+
+from autodist.manifest import torchrun
+from autodist.manifest.job import Job, comment, notes
+
+SECONDS = 120
+REQUEUE = f"""\
+# Slurm sends SIGUSR1 here {SECONDS} s before the time limit, and the job goes back into the queue. By hand:
+# scancel --batch --signal=USR1 JOB
+trap 'scontrol requeue "$SLURM_JOB_ID"' USR1
+"""
+
+
+def text(job: Job) -> str:
+    """One torchrun on each node, which starts a rank for each GPU."""
+    again = job.goes_on
+    gpus = f"{job.gpu.lower()}:{job.gpus}" if job.gpu else str(job.gpus)
+    options = [
+        f"--job-name={job.name}",
+        f"--nodes={job.nodes}",
+        "--ntasks-per-node=1",
+        f"--gpus-per-node={gpus}",
+        f"--cpus-per-task={job.gpus * job.cpus}",
+        "--output=%x-%j.out",
+    ]
+    options += ["--open-mode=append", "--requeue", f"--signal=B:USR1@{SECONDS}"] if again else ["--no-requeue"]
+    rendezvous = '--rdzv-backend c10d --rdzv-endpoint "$head:$port" --rdzv-id "$SLURM_JOB_ID"'
+    return (
+        "#!/bin/bash\n"
+        + "".join(f"#SBATCH {option}\n" for option in options)
+        + "#\n"
+        + comment(notes(job))
+        + "# Add --time, --partition and --account as your cluster wants them.\n\n"
+        + (REQUEUE if again else "")
+        + 'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\n'
+        + "port=$((20000 + SLURM_JOB_ID % 10000))\n"
+        + 'export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"\n'
+        + torchrun.path_line(job)
+        + torchrun.start(job, rendezvous, "srun --kill-on-bad-exit=1 ")
+        + (" &\nwait $!\n" if again else "\n")
+    )
