@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from autodist import operations
-from autodist.placement import Each, Partial, PerRank, Placement, Replicate
+from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.arguments import begins_with_zero, gives_zeros
 from autodist.placement.call import ROWS
 from autodist.placement.lattice import SUMMED
 from autodist.placement.placements import Placements
-from autodist.program import SAMPLE, Operation, Program, Region, Value, held
+from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, held
 from autodist.solve.alone import Alone
 from autodist.solve.demands import SHOWN
 from autodist.solve.steps import Steps, given
@@ -103,6 +103,22 @@ class Facts:
             return None
         whole = [each for each in self.at(node).operations if self.is_alike(each) and not gives_zeros(each)]
         return PerRank(user.name, EITHER) if whole or not begins_with_zero(self.at(node)) else None
+
+    def apart_above(self, value: Value) -> set[Operation]:
+        """What ranks have apart of what a value is computed from."""
+        found, pending = set[Operation](), [*value.operations]
+        while pending:
+            each = pending.pop()
+            if each not in found and not self.is_alike(each):
+                found.add(each)
+                pending += given(each)
+        return found
+
+    def shared_out(self, node: ast.expr) -> set[bool]:
+        """Whether the loaders that an expression may be give each rank its share."""
+        loaders = [each for each in self.at(node).things if "loader" in getattr(each, "roles", ())]
+        given = [each for each in self._program.operations if each.name in (BATCH, FIELDS) and each.owner in loaders]
+        return {isinstance(self.lies(each), Shard) for each in given}
 
     def barred(self, node: ast.AST, source: Source) -> str | None:
         """Why no rank communicates in the function around a place, if none does."""

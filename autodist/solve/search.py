@@ -10,7 +10,7 @@ from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Sha
 from autodist.program import BATCH, EMPTY, FIELDS, SAMPLE, Operation, Region, Value, held, joined
 from autodist.solve.demands import Demand
 from autodist.solve.facts import ALONE, EITHER, ONE_BY_ONE, Facts, around, is_sum, is_weighted
-from autodist.solve.written import contents, covers, is_flat, is_listing, loops_at, parts_of, written
+from autodist.solve.written import contents, covers, is_flat, is_listing, loop_over, loops_at, parts_of, written
 from autodist.source import Source, all_of
 from autodist.trace.attributes import ordered
 from autodist.trace.things import Mapping, Object, Sequence
@@ -32,6 +32,8 @@ class Cut:
     region: Region
     read: frozenset[ast.expr] = frozenset()
     """The expressions that are global where it is, at which it was demanded."""
+    switch: str = ""
+    """A test that holds in the passes where it has to be made global, if not in all."""
     is_behind: bool = False
     """Whether it is only known once it is global what else has to be: what is computed from it is different on each
     rank."""
@@ -134,7 +136,8 @@ class Search:
         """What to make global in place of an expression: what it is computed from, where it cannot be itself, or where
         that knows more."""
         if lost is not None and lost.reason == EITHER:
-            return list(self._where_bound(node, user)) or list(self._where_called(node, user))
+            found = list(self._where_bound(node, user)) or list(self._where_called(node, user))
+            return found or list(self._in_some_passes(node, placement, user))
         if self._is_lost_behind(placement, lost):
             found = list(self._behind(node, value))
             numbers = [each for each in found if isinstance(each.placement, Partial)]
@@ -179,6 +182,19 @@ class Search:
         inside = [part for thing in value.things for part, _ in written(thing, getattr(thing, "node", None))]
         for part in [*parts_of(node), *inside]:
             yield from self._taken_from(part, read, user)
+
+    def _in_some_passes(self, node: ast.expr, placement: Placement, user: Operation) -> Iterator[Cut]:
+        """A sum over what a loader gives, one that is shared out in some passes and one that is not in others: when it
+        runs, the loader tells."""
+        home = user.source.home(node)
+        loops = {loop for each in self._facts.apart_above(self._facts.at(node)) for loop in each.region.loops}
+        for loop in sorted(loops, key=lambda each: getattr(each.node, "lineno", 0)):
+            if isinstance(loop.node, ast.For) and loop.source is user.source and user.source.home(loop.node) is home:
+                over = loop_over(loop.node)
+                if self._facts.shared_out(over) == {True, False}:
+                    switch = f"isinstance({user.source.code(over)}.sampler, DistributedSampler)"
+                    yield Cut(user.source, node, placement, self._demand, around(user), switch=switch)
+                    return
 
     def _where_called(self, node: ast.expr, user: Operation) -> Iterator[Cut]:
         """What to make global of what a function is given that computes an expression: this rank's samples in one

@@ -28,6 +28,14 @@ def loops_at(node: ast.AST) -> list[ast.For | ast.comprehension]:
     return list(getattr(node, "generators", []))
 
 
+def loop_over(loop: ast.For) -> ast.expr:
+    """What a loop goes over: `loader` of `for i, batch in enumerate(tqdm(loader))`."""
+    over = loop.iter
+    while isinstance(over, ast.Call) and over.args:
+        over = over.args[0]
+    return over
+
+
 def is_listing(node: ast.expr) -> TypeGuard[ast.ListComp | ast.SetComp | ast.GeneratorExp]:
     return isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp))
 
