@@ -5,16 +5,16 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from typing import Any
+from typing import Any, NamedTuple
 
 from autodist.interpreter import Event, Interpreter
 from autodist.manifest.settings import ANY, Settings
 from autodist.regions import tests_files
 from autodist.script import Site
-from autodist.source import Source, last_name, shortened
+from autodist.source import Source, argument, last_name, shortened
 from autodist.spread import WORLD
 from autodist.values import NOTHING, UNKNOWN, External
 
@@ -25,6 +25,8 @@ FIRST = "rank_zero_first"
 """What conversions call a region that each node enters, one rank first."""
 MODES = frozenset(["r", "w", "a", "x", "rb", "wb", "ab", "rt", "wt", "utf-8", "utf8"])
 COUNTED = re.compile(r"^(?!.*model).*(epoch|step|iter)[a-z_]*$", re.IGNORECASE)
+SHARDS = {f"torch.distributed.checkpoint.{name}": "written" for name in ("save", "async_save", "save_state_dict")}
+SHARDS |= {"torch.distributed.checkpoint.load": "read", "torch.distributed.checkpoint.load_state_dict": "read"}
 READERS = frozenset(["ImageFolder", "DatasetFolder", "load_from_disk", "memmap", "listdir", "scandir", "walk"])
 """Functions that read below a folder, or a file of it, for which there is no event."""
 LOOPBACK = re.compile(r"(tcp://)?(localhost|127\.|\[?::1)")
@@ -87,9 +89,7 @@ class Facts:
 def facts(run: Interpreter, settings: Settings) -> Facts:
     """What a run tells, with the arguments that the script is given."""
     used = list(_used(run, settings))
-    return Facts(
-        tuple(_batches(run, settings)), _resume(run, settings, used), tuple(_folders(used, _data(run, settings)))
-    )
+    return Facts(tuple(_batches(run, settings)), _resume(run, settings, used), tuple(_folders(used)))
 
 
 # -------------------------------------------------------------------- batch sizes
@@ -158,22 +158,26 @@ def own_addresses(run: Interpreter) -> Iterator[Site]:
 # -------------------------------------------------------------------- resuming
 
 
-def _resume(run: Interpreter, settings: Settings, used: list[tuple[Event, str, str, bool]]) -> Resume:
+def _resume(run: Interpreter, settings: Settings, used: list[Use]) -> Resume:
     """From where the optimizer's state comes, and under which conditions."""
-    written = {path for _, use, path, known in used if use == "written" and known}
-    unknown = any(use == "written" and not known for _, use, _, known in used)
+    written = {each.path for each in used if each.use == "written" and each.known}
+    unknown = any(each.use == "written" and not each.known for each in used)
     found = Resume()
     steps = [event.order for event in run.of("step")]
     for event in run.events:
         if not _goes_on(event) or steps and event.order > min(steps):
             continue
         tests = list(_conditions(event))
-        loads = [e for e in used if e[0].kind in ("load", "read") and e[0].order < event.order]
-        path, known = (loads[-1][2], loads[-1][3]) if loads else (ANY, False)
+        loads = [each for each in used if each.use == "read" and 0 < each.order < event.order]
+        path, known = (loads[-1].path, loads[-1].known) if loads else (ANY, False)
         own = not known or unknown or any(fnmatch(path, each) or fnmatch(each, path) for each in written)
         answers = [(test, _holds(test, source, settings)) for test, wanted, source in tests if wanted]
         answers += [(test, _not(_holds(test, source, settings))) for test, wanted, source in tests if not wanted]
-        names = [n for test, _ in answers for n in _names(test) if n in settings.flags]
+        named = [
+            *(n for test, *_ in tests for n in _names(test)),
+            *(n for each in tests for n in _behind(each, settings)),
+        ]
+        names = [name for name in named if name in settings.flags]
         option = settings.flags[names[0]] if names else None
         fails = next((shortened(ast.unparse(test)) for test, answer in answers if answer is False), None)
         place = path if known and ANY not in path else None
@@ -223,6 +227,15 @@ def _names(test: ast.expr) -> Iterator[str]:
     return (last_name(node) for node in ast.walk(test) if isinstance(node, (ast.Name, ast.Attribute)))
 
 
+def _behind(condition: tuple[ast.expr, bool, Source], settings: Settings) -> Iterator[str]:
+    """The names in what the names of a condition stand for: `path = find(args.out) if args.resume else None`."""
+    test, _, source = condition
+    for node in ast.walk(test):
+        if isinstance(node, ast.Name):
+            for value, _ in settings.behind(node, node.id, source):
+                yield from _names(value.test if isinstance(value, ast.IfExp) else value)
+
+
 def _not(answer: bool | None) -> bool | None:
     return None if answer is None else not answer
 
@@ -253,29 +266,55 @@ def _partly(value: Any) -> bool:
 # -------------------------------------------------------------------- files
 
 
-def _used(run: Interpreter, settings: Settings) -> Iterator[tuple[Event, str, str, bool]]:
-    """What is read and written: the event, the use, the path or else the code, and whether the path is known."""
+class Use(NamedTuple):
+    """One way in which a script uses a path, or else the code of one, which is then not ``known``."""
+
+    order: int
+    use: str
+    path: str
+    known: bool
+    is_folder: bool
+
+
+def _used(run: Interpreter, settings: Settings) -> Iterator[Use]:
+    """What is read and written."""
     for event in run.events:
         use = USES.get(event.kind)
         if event.kind == "open" and isinstance(event.node, ast.Call):
             modes = [settings.value(each, event.source) for each in event.node.args[1:2]]
             modes += [settings.value(each.value, event.source) for each in event.node.keywords if each.arg == "mode"]
             use = "written" if any(m in str(mode) for mode in modes for m in WRITING) else "read"
-        if use is None or not isinstance(event.node, ast.Call):
+        if use is None or not isinstance(event.node, ast.Call) or "devnull" in ast.unparse(event.node):
             continue
-        if use == "written" and _once_a_node(event):
-            use = "downloaded"
-        if "devnull" in ast.unparse(event.node):
-            continue
-        given = [(each, settings.value(each, event.source)) for each in _places(event, event.node, run)]
+        use = "downloaded" if use == "written" and _once_a_node(event) else use
+        places = _places(event, event.node, run)
+        given = [(each, value) for each in places for value in settings.several(each, event.source)]
         texts = [value for _, value in given if isinstance(value, str) and value.strip("*/.") and value not in MODES]
-        told = next((each for each in texts if not each.startswith(ANY)), None)
-        if told is not None:
-            yield event, use, os.path.normpath(told), True
-        elif (
-            given and isinstance(given[0][0], (ast.Name, ast.Attribute, ast.BinOp)) and given[0][1] not in (None, "")
-        ):  # which an option is that is not given
-            yield event, use, shortened(ast.unparse(given[0][0])), False
+        told = list(dict.fromkeys(os.path.normpath(each) for each in texts if not each.startswith(ANY)))
+        is_folder = event.kind in ("mkdir", "download")
+        for each in told if places and isinstance(places[0], ast.Name) else told[:1]:
+            yield Use(event.order, use, each, True, is_folder)
+        if not told and given and isinstance(given[0][0], (ast.Name, ast.Attribute, ast.BinOp)):
+            if given[0][1] not in (None, ""):  # which an option is that is not given
+                yield Use(event.order, use, shortened(ast.unparse(given[0][0])), False, is_folder)
+    yield from _uneventful(run, settings)
+
+
+def _uneventful(run: Interpreter, settings: Settings) -> Iterator[Use]:
+    """Folders of data sets, and of shards."""
+    for source in run.project.sources:
+        for node in ast.walk(source.tree):
+            if not isinstance(node, ast.Call):
+                continue
+            things = run.values.get(node.func, NOTHING).things
+            names = {each.name for each in things if isinstance(each, External)}
+            folder = argument(node, "checkpoint_id", 1) if names & SHARDS.keys() else None
+            if last_name(node.func) in READERS and node.args:
+                folder = node.args[0]
+            use = next((SHARDS[name] for name in names if name in SHARDS), "read")
+            for path in settings.several(folder, source) if folder is not None else ():
+                if isinstance(path, str) and path and not path.startswith(ANY):
+                    yield Use(0, use, os.path.normpath(path), True, True)
 
 
 def _places(event: Event, call: ast.Call, run: Interpreter) -> list[ast.expr]:
@@ -301,16 +340,6 @@ def _places(event: Event, call: ast.Call, run: Interpreter) -> list[ast.expr]:
     ]
 
 
-def _data(run: Interpreter, settings: Settings) -> Iterator[Folder]:
-    """Folders of data sets."""
-    for source in run.project.sources:
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.Call) and last_name(node.func) in READERS and node.args:
-                path = settings.value(node.args[0], source)
-                if isinstance(path, str) and path and not path.startswith(ANY):
-                    yield Folder(_folder(os.path.normpath(path), True), True, frozenset(["read"]))
-
-
 def _once_a_node(event: Event) -> bool:
     """`with rank_zero_first():`, also around a call that leads there."""
     places = [(call.node, call.source) for call in event.calls if call.node is not None]
@@ -319,14 +348,12 @@ def _once_a_node(event: Event) -> bool:
     return any(last_name(each.func) == FIRST for each in entered if isinstance(each, ast.Call))
 
 
-def _folders(used: list[tuple[Event, str, str, bool]], data: Iterable[Folder]) -> Iterator[Folder]:
+def _folders(used: list[Use]) -> Iterator[Folder]:
     """One for each folder, or piece of code."""
     uses: dict[tuple[str, bool], set[str]] = {}
-    for event, use, path, known in used:
-        place = _folder(path, event.kind in ("mkdir", "download")) if known else path
-        uses.setdefault((place, known), set()).add(use)
-    for each in data:
-        uses.setdefault((each.path, True), set()).update(each.uses)
+    for each in used:
+        place = _folder(each.path, each.is_folder) if each.known else each.path
+        uses.setdefault((place, each.known), set()).add(each.use)
     for (path, known), found in sorted(uses.items(), key=lambda item: (not item[0][1], item[0][0])):
         yield Folder(path, known, frozenset(found))
 

@@ -103,7 +103,7 @@ def disks(job: Job) -> Iterator[str]:
     yield "On a disk that all nodes share, at one path: the working folder, with the script and its modules"
     for each in shared:
         if each.path != ".":
-            yield f"  {_shown(each)}: written by rank 0" + ", read by all ranks" * ("read" in each.uses)
+            yield f"  {_shown(each)}: written" + ", read by all ranks" * ("read" in each.uses)
     if others:
         yield "On every node, or on that disk:"
     for each in others:

@@ -6,6 +6,7 @@ import argparse
 import ast
 import operator
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -120,8 +121,14 @@ class Settings:
         match node:
             case ast.Constant(value=value):
                 return value
+            case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Mod(), right=right):
+                words = iter(right.elts if isinstance(right, ast.Tuple) else [right])
+                filled = ((self._text(each, source, depth) if (each := next(words, None)) else ANY) for _ in text)
+                return re.sub(r"%[-+ #0-9.]*[a-zA-Z]", lambda _: next(filled), text)
             case ast.BinOp(left=left, op=op, right=right):
                 return self._computed(op, self.value(left, source, depth - 1), self.value(right, source, depth - 1))
+            case ast.Call(func=ast.Attribute(attr="format", value=ast.Constant(value=str(text)))):
+                return re.sub(r"\{[^{}]*\}", ANY, text)
             case ast.JoinedStr(values=parts):
                 return "".join(self._text(part, source, depth) for part in parts)
             case ast.Call(func=function, args=args) if last_name(function) in JOINS and args:
@@ -143,6 +150,13 @@ class Settings:
         values = [self.value(each, place, depth - 1) for each, place in found]
         return values[0] if values and all(each == values[0] for each in values) else UNKNOWN
 
+    def several(self, node: ast.expr, source: Source) -> list[Any]:
+        """What an expression is, all of it where a parameter is given several values."""
+        value = self.value(node, source)
+        if value is not UNKNOWN or not isinstance(node, ast.Name):
+            return [value]
+        return [self.value(each, place) for each, place in self.behind(node, node.id, source)] or [value]
+
     def _named(self, node: ast.Name | ast.Attribute, source: Source, depth: int) -> Any:
         name = node.id if isinstance(node, ast.Name) else node.attr
         known = self._run.values.get(node, NOTHING).const
@@ -150,10 +164,10 @@ class Settings:
             return known
         if isinstance(node, ast.Attribute) and name in self.options and ast.unparse(node.value) != "self":
             return self.options[name]
-        found = list(self._given(node, name, source))
+        found = list(self.behind(node, name, source))
         return self._alike(found, depth) if found else self.options.get(name, UNKNOWN)
 
-    def _given(self, node: ast.Name | ast.Attribute, name: str, source: Source) -> Iterator[tuple[ast.expr, Source]]:
+    def behind(self, node: ast.Name | ast.Attribute, name: str, source: Source) -> Iterator[tuple[ast.expr, Source]]:
         """The expressions that a name, a parameter or an attribute of an object stands for."""
         if isinstance(node, ast.Attribute):
             for each in self._run.project.sources:

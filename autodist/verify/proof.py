@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from autodist.verify.explain import CAUSES, CONSEQUENCES
 from autodist.verify.launch import Zygote
 from autodist.verify.nodes import Nodes, refusal
 from autodist.verify.peers import is_distributed, run_peers, together
-from autodist.verify.placement import Placement, Wanted, gpu_count, placed, sharing_refusal
+from autodist.verify.placement import Wanted, gpu_count, placed, sharing_refusal
 from autodist.verify.plan import Dtype
 from autodist.verify.progress import NoProgress, Progress
 from autodist.verify.replay import build_replay
@@ -108,10 +108,8 @@ def verify(
         temporary,
     )
     setting.modules = {path: name for path, name in named.items() if name}
-    setting.zygote, setting.nodes = zygote, nnodes
-    setting.undivided = "" if nnodes == 1 else refusal() or undivided(placements.values())
-    if nnodes > 1 and not setting.undivided:
-        setting.division = Nodes(nnodes)
+    setting.zygote = zygote
+    divide(setting, nnodes)
     # where the original is distributed, each of its ranks is compared with one that orders sets as it does
     setting.hashes_apart = not is_distributed(before) and any(map(orders_by_hash, sources(after, setting.base)))
     on_cpu = any(placement.device == "cpu" for placement in placements.values())
@@ -132,10 +130,16 @@ def verify(
             shutil.rmtree(records, ignore_errors=True)
 
 
-def undivided(placements: Iterable[Placement]) -> str:
-    """Why ranks on GPUs are not divided."""
-    on_gpu = any(each.device != "cpu" for each in placements)
-    return "what runs on GPUs shares the network of this machine; --device cpu divides it" if on_gpu else ""
+def divide(setting: Setting, nodes: int) -> None:
+    """Make the nodes that the ranks run on, where that can be done."""
+    setting.nodes = nodes
+    if nodes == 1:
+        return
+    on_gpu = any(each.device != "cpu" for each in setting.placements.values())
+    shared = "what runs on GPUs shares the network of this machine; --device cpu divides it"
+    setting.undivided = shared if on_gpu else refusal() or ""
+    if not setting.undivided:
+        setting.division = Nodes(nodes)
 
 
 def folder_of(after: Path, before: Path, workdir: Path) -> Path:

@@ -15,7 +15,7 @@ from conftest import converted_file
 
 from autodist.verify.nodes import Nodes, refusal
 
-SECONDS = 55.0
+SECONDS = 120.0
 TRAIN = """\
 import os
 import socket

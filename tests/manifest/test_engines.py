@@ -28,7 +28,7 @@ SLURM = """\
 #
 # train_ddp.py on 2 nodes with 8 GPUs each.
 # On a disk that all nodes share, at one path: the working folder, with the script and its modules
-#   out/: written by rank 0, read by all ranks
+#   out/: written, read by all ranks
 # Started again, the script goes on from its last checkpoint.
 # Add --time, --partition and --account as your cluster wants them.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import Autodist, converted
+from conftest import ROOT, Autodist, converted
 from scripts import BY_OPTION, ITSELF, LOADS, SCRIPT, loading, printed, script, told
 
 BATCH = "assert args.batch_size % dist.get_world_size() == 0, "
@@ -200,7 +201,7 @@ def test_folders(autodist: Autodist, tmp_path: Path) -> None:
     script(tmp_path, before + ITSELF)
     text = printed(autodist, "kubeflow", "--name", "large")
     shared, own = text.partition("# On every node, or on that disk:\n")[::2]
-    assert "#   out/: written by rank 0, read by all ranks\n" in shared and "pretrained" not in shared
+    assert "#   out/: written, read by all ranks\n" in shared and "pretrained" not in shared
     for line in ("data/: made or downloaded", "/shared/: read by all ranks", "pretrained/: read by all ranks"):
         assert f"#   {line}" in own
     assert "mountPath: /workspace/out\n" in own and "mountPath: /workspace/data" not in own
@@ -223,7 +224,7 @@ def test_conversions_are_read_back(autodist: Autodist, tmp_path: Path) -> None:
     (tmp_path / "train_ddp.py").write_text(after)
     assert "args.batch_size = 64 does not divide" in refused(autodist), said
     text = printed(autodist, "slurm")
-    assert resuming(text) and "out/: written by rank 0, read by all ranks" in text
+    assert resuming(text) and "out/: written, read by all ranks" in text
 
 
 def test_scripts_are_valid_shell(autodist: Autodist, tmp_path: Path) -> None:
@@ -314,3 +315,40 @@ def test_folders_of_data_sets(autodist: Autodist, tmp_path: Path, call: str) -> 
     before = f"import numpy as np\nfrom torchvision.datasets import ImageFolder\n{call}\n"
     script(tmp_path, before)
     assert "#   /data/birds/: read by all ranks\n" in printed(autodist, "slurm", "--name", "/data/birds")
+
+
+@pytest.mark.parametrize("options", [["--strategy", "fsdp"], ["--strategy", "fsdp", "--sharded-checkpoints"]])
+def test_sharded_conversions_are_read_back(autodist: Autodist, tmp_path: Path, options: list[str]) -> None:
+    shutil.copytree(
+        ROOT / "examples", tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("train_ddp*", "data")
+    )
+    assert autodist("convert", "train.py", "-o", "train_ddp.py", "--force", *options).exit_code == 0
+    text = printed(autodist, "slurm", "--resume", "checkpoints/last.pt", gpus="4")
+    assert "if [ -e checkpoints/last.pt ]" in text and "#   checkpoints/: written, read by all ranks\n" in text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        '"runs/%s/%03d.pt" % (args.name, epoch)',
+        '"runs/{}.pt".format(epoch)',
+        'f"runs/{args.name}/{epoch:03d}.pt"',
+        'os.path.join("runs", args.name, str(epoch) + ".pt")',
+        'Path("runs") / args.name / f"{epoch}.pt"',
+        '"runs/" + args.name + ".pt"',
+    ],
+)
+def test_folders_of_composed_paths(autodist: Autodist, tmp_path: Path, path: str) -> None:
+    script(tmp_path, text="from pathlib import Path\n" + SCRIPT.replace('state, "out/last.pt"', f"state, {path}"))
+    assert "#   runs/: written\n" in printed(autodist, "slurm")
+
+
+def test_one_function_that_writes_in_several_places(autodist: Autodist, tmp_path: Path) -> None:
+    writes = 'keep(state, "out/last.pt")\n        keep(state, "/backup/last.pt")'
+    text = SCRIPT.replace('torch.save(state, "out/last.pt")', writes)
+    script(
+        tmp_path,
+        text=text.replace("parser = ", "\ndef keep(state, path):\n    torch.save(state, path)\n\n\nparser = ", 1),
+    )
+    shown = printed(autodist, "slurm")
+    assert "#   out/: written\n" in shown and "#   /backup/: written\n" in shown
