@@ -11,6 +11,7 @@ from autodist import operations
 from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
+from autodist.placement.along import SAMPLES_BESIDE
 from autodist.placement.call import ROWS, Call, Operand
 from autodist.placement.in_place import InPlace
 from autodist.placement.lattice import (
@@ -276,7 +277,9 @@ class _Propagation(InPlace):
         placement = self._found.value(base)
         if placement is None and not base.operations:  # of a list
             placement = self._operand(base)
-            return (None if placement is None and any(held(base)) else placement or Replicate()), None
+            if placement is None and any(held(base)):
+                return None, None
+            return self._chosen(placement or Replicate(), operation.inputs[1:]), None
         if placement is None:
             return None, None
         shape = self._shape(base, operation)
@@ -292,6 +295,15 @@ class _Propagation(InPlace):
         if isinstance(placement, Each) and isinstance(self._operand(key) or Replicate(), (Each, Replicate)):
             return placement, None  # of one sample, by what is that sample's
         return subscript(placement, self._found.size(base), key, self._operand, self._found.size)
+
+    def _chosen(self, placement: Placement, key: Sequence[Value]) -> Placement:
+        """What a list or a dict holds under a key: of a sample, if that tells the key."""
+        by = self._operand(key[0]) if key else None
+        if by is None or by == Replicate() or isinstance(placement, PerRank):
+            return placement
+        if placement == Replicate() and isinstance(by, (Each, PerRank)):
+            return by
+        return PerRank("getitem", SAMPLES_BESIDE)
 
     def _first(self, operation: Operation) -> Placement | None:
         """How the first operand of another operation lies for that."""

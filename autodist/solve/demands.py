@@ -32,6 +32,7 @@ def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:
     for effect in program.effects:
         if kind := KINDS.get(effect.kind, effect.kind if effect.kind in SHOWN else ""):
             kinds.setdefault(effect.operation, kind)
+    yield from (Demand("handed", each) for each in _called_alone(program, alone))
     for operation in program.operations:
         if alone.calls(operation):
             continue  # it communicates with nobody: what it is given is made global where it is called
@@ -39,6 +40,17 @@ def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:
         kind = kinds.get(operation) or ("handed" if guarded or _is_handed_over(operation, program, table) else "")
         if kind and not (kind in ("test", "handed") and inside_forward(operation, program)):
             yield Demand(kind, operation)
+
+
+def _called_alone(program: Program, alone: Alone) -> Iterator[Operation]:
+    """The calls of the project's functions in what rank 0 runs alone, with what they are given."""
+    regions = {region for each in program.operations for region in each.region.around() if region.function is not None}
+    for region in sorted(regions, key=lambda each: getattr(each.node, "lineno", 0)):
+        outer = region.parent
+        if isinstance(region.node, ast.Call) and outer is not None and alone.around(region.node, outer.source):
+            given = [*region.node.args, *(each.value for each in region.node.keywords)]
+            values = tuple(program.at(each) for each in given)
+            yield Operation(-1, "call", values, {}, outer.source, region.node, outer)
 
 
 def _is_handed_over(operation: Operation, program: Program, table: Table) -> bool:

@@ -10,7 +10,7 @@ from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Sha
 from autodist.program import BATCH, EMPTY, FIELDS, SAMPLE, Operation, Region, Value, held, joined
 from autodist.solve.demands import Demand
 from autodist.solve.facts import ALONE, EITHER, ONE_BY_ONE, Facts, around, is_sum, is_weighted
-from autodist.solve.written import contents, covers, is_flat, is_listing, loop_over, loops_at, parts_of, written
+from autodist.solve.written import contents, covers, holds, is_flat, is_listing, loop_over, loops_at, parts_of, written
 from autodist.source import Source, all_of
 from autodist.trace.attributes import ordered
 from autodist.trace.things import Mapping, Object, Sequence
@@ -65,7 +65,9 @@ class Search:
             if part is owner is not None and but_owner:
                 parts.remove(owner)
             elif part is None:
-                yield from self._of(given)
+                holder = next((each for each in parts if holds(self._facts.at(each), given)), None)
+                found = list(self._taken_from(holder, set(given.operations), operation)) if holder is not None else []
+                yield from found or self._of(given)
             else:
                 parts.remove(part)
                 yield from self.at(part, given, operation)

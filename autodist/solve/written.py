@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TypeGuard
 
-from autodist.program import Value
+from autodist.program import Value, held
 from autodist.source import children
 from autodist.trace.things import Heap, Mapping, Sequence
 
@@ -45,6 +45,11 @@ def covers(one: Value, other: Value) -> bool:
     return bool(other.operations or other.things or other.constants) and (
         other.operations <= one.operations and other.things <= one.things and other.constants <= one.constants
     )
+
+
+def holds(one: Value, other: Value) -> bool:
+    """Whether a list or a dict holds what another value may be."""
+    return bool(one.things and other.operations) and other.operations <= {*held(one)}
 
 
 def written(thing: object, node: ast.AST | None) -> list[tuple[ast.expr, Value]]:

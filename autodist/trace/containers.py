@@ -151,7 +151,15 @@ class Containers(Names):
         return [joined(each) for each in zip(*[each or [] for each in told], strict=True)]
 
     def entry(self, container: Any, key: Value, node: ast.AST, frame: Frame) -> Value:
-        """What a list or dict has under a key or at a place."""
+        """What a list or dict has under a key or at a place. Which of its numbers and texts it is, a key tells that is
+        computed from samples: `names[label]`."""
+        found = self._entry(container, key, node, frame)
+        told_apart = any(each not in (0, None) for _, each in found.constants)  # and not only what counts begin with
+        if told_apart and not found.things and any(each.is_tensor for each in key.operations):
+            found |= self.record("getitem", node, frame, [thing(container), Value(key.operations)], tag="by sample")
+        return found
+
+    def _entry(self, container: Any, key: Value, node: ast.AST, frame: Frame) -> Value:
         name = key.constant
         if isinstance(container, Mapping) and container.kind == "defaultdict" and name is UNKNOWN:
             self._anywhere(container, EMPTY, key)  # which reading puts there

@@ -157,3 +157,20 @@ def used(out):
     text = STEP + "print(used(out))\n" + alone
     assert found(text, alone, start)[1] and not any(each.is_met for each in found(text, alone, start)[1])
     assert [told(each) for each in found(STEP + "print(used(out))", start=start)[1]] == ["mean out.softmax(1).mean(0)"]
+
+
+def test_a_function_that_rank_zero_calls_alone_is_given_what_is_global() -> None:
+    start = """
+def show(images, title):
+    with open("seen.txt", "w") as file:
+        file.write(f"{images} {title}")
+
+
+"""
+    alone = "show(x, loss.item())"
+    assert [told(each) for each in found(STEP + alone, alone, start)[1]] == ["rows x", "mean loss.item()"]
+
+
+def test_arguments_of_a_function_where_they_are_put_together() -> None:
+    text = STEP + "total += loss.item() * len(x)\n" + EPOCH + "print(' '.join(map(str, (total, epoch))))"
+    assert [told(each) for each in found(text)[1]] == ["sum total"]

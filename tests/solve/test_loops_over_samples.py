@@ -148,3 +148,11 @@ def test_a_function_is_given_what_is_global_where_it_is_given_other_things_too()
     assert wanted(text, SHOW) == ["sum counts"]
     text = step("total += loss.item() * len(x)") + EPOCH + "for each in (total, 5):\n" + EPOCH + "    print(each)"
     assert wanted(text) == ["sum total"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "global_"),
+    [("*(names[y[i]] for i in range(4))", ["rows y"]), ("[names[each] for each in y.tolist()]", ["rows y"])],
+)
+def test_texts_that_samples_choose_are_theirs(shown: str, global_: list[str]) -> None:
+    assert wanted(step(f"print({shown})"), "names = ['cat', 'dog', 'cow']") == global_
