@@ -1,0 +1,77 @@
+"""Who solves tasks: each runner makes a candidate of a project, in a folder that holds a copy of it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.ddp_bench.judge import REFUSAL
+from benchmarks.ddp_bench.tasks import HERE, Task
+
+SECONDS = 120
+AGENT_SECONDS = 1800
+Runner = Callable[[Task, Path], bool]
+"""Changes the copy. False where the runner has nothing for this task."""
+
+
+def identity(task: Task, folder: Path) -> bool:
+    """Change nothing."""
+    return True
+
+
+def autodist(task: Task, folder: Path) -> bool:
+    """`autodist convert --in-place`; what it refuses is a refusal."""
+    what = ["-m", task.command[1]] if task.command[0] == "-m" else [task.command[0]]
+    command = [sys.executable, "-m", "autodist", "convert", *what, "--strategy", "ddp", "--in-place", "--quiet"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.strip()]
+        (folder / REFUSAL).write_text(next((line for line in said if "error" in line), " ".join(said)))
+    return True
+
+
+def overlaid(files: Callable[[Task], Path]) -> Runner:
+    """Lay files that somebody wrote over the copy."""
+
+    def runner(task: Task, folder: Path) -> bool:
+        if not files(task).is_dir():
+            return False
+        shutil.copytree(files(task), folder, dirs_exist_ok=True)
+        return True
+
+    return runner
+
+
+def agent(command: str, with_tools: bool) -> Runner:
+    """A coding agent: a command that is started in the copy, and is told the task on standard input."""
+
+    def runner(task: Task, folder: Path) -> bool:
+        environment = {**os.environ, "DDP_BENCH_TASK": task.name}
+        subprocess.run(
+            shlex.split(command),
+            cwd=folder,
+            input=task.instruction(with_tools),
+            text=True,
+            env=environment,
+            timeout=AGENT_SECONDS,
+            stdout=subprocess.DEVNULL,
+        )
+        return True
+
+    return runner
+
+
+RUNNERS: dict[str, Runner] = {
+    "identity": identity,
+    "autodist": autodist,
+    "expert": overlaid(lambda task: task.solution),
+    "accelerate": overlaid(lambda task: HERE / "guides" / "accelerate" / task.name),
+    "fabric": overlaid(lambda task: HERE / "guides" / "fabric" / task.name),
+}
+NEEDS = {"accelerate": "accelerate", "fabric": "lightning_fabric"}
+"""Packages that a runner's candidates import."""
