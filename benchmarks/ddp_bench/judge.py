@@ -37,6 +37,7 @@ from typing import Any, ClassVar
 import torch
 import torch.distributed as dist
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import RandomSampler
 from torch.utils.data.distributed import DistributedSampler
 
@@ -44,6 +45,8 @@ EQUAL, REFUSED, WRONG, CRASH, HANG = "equal", "refused", "silently wrong", "cras
 VERDICTS = (EQUAL, REFUSED, WRONG, CRASH, HANG)
 REFUSAL = "REFUSED"
 """A file in the candidate that says why there is no solution."""
+WARNING = "WARNED"
+"""A file in the candidate that says what in it a person has to look at: a difference is not silent then, but a refusal."""
 RELATIVE, ABSOLUTE = 1e-6, 1e-8
 GRACE = 5.0
 """Seconds that the other ranks have once one has failed."""
@@ -180,6 +183,8 @@ def _run_here(folder: Path, command: Sequence[str], rank: int, ranks: int) -> in
     if ranks and any("SyncBatchNorm" in path.read_text(errors="replace") for path in Path().rglob("*.py")):
         _BatchNorm.forward = _global_batch_norm  # type: ignore[method-assign]
         torch.nn.SyncBatchNorm.forward = _global_batch_norm  # type: ignore[method-assign]
+        # DistributedDataParallel refuses SyncBatchNorm on CPUs
+        DistributedDataParallel._passing_sync_batchnorm_handle = lambda self, module: None  # type: ignore[method-assign]
     code = 0
     try:
         sys.path.insert(0, os.getcwd())
@@ -511,6 +516,8 @@ class Judge:
                 verdict, reasons = self._verdict(found)
             finally:
                 shutil.rmtree(found.folder, ignore_errors=True)
+            if verdict == WRONG and (warning := candidate / WARNING).exists():
+                verdict, reasons = REFUSED, [f"warned: {warning.read_text().splitlines()[0][:300]}", *reasons]
             if verdict != EQUAL:
                 spent = time.monotonic() - begun
                 return Judgement(verdict, tuple(f"{ranks} ranks: {reason}" for reason in reasons), spent)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.ddp_bench.judge import REFUSAL
+from benchmarks.ddp_bench.judge import REFUSAL, WARNING
 from benchmarks.ddp_bench.tasks import HERE, Task
 
 SECONDS = 120
@@ -25,14 +25,19 @@ def identity(task: Task, folder: Path) -> bool:
 
 
 def autodist(task: Task, folder: Path) -> bool:
-    """`autodist convert --in-place`; what it refuses is a refusal."""
+    """`autodist convert --in-place`: 1 says that a person must look at what it wrote, 2 that it wrote nothing."""
     what = ["-m", task.command[1]] if task.command[0] == "-m" else [task.command[0]]
     command = [sys.executable, "-m", "autodist", "convert", *what, "--strategy", "ddp", "--in-place", "--quiet"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.strip()]
-        (folder / REFUSAL).write_text(next((line for line in said if "error" in line), " ".join(said)))
+        wrote = any(path.read_bytes() != (folder / path.relative_to(task.project)).read_bytes() for path in _sources(task))
+        (folder / (WARNING if wrote else REFUSAL)).write_text("\n".join(said))
     return True
+
+
+def _sources(task: Task) -> list[Path]:
+    return sorted(task.project.rglob("*.py"))
 
 
 def overlaid(files: Callable[[Task], Path]) -> Runner:

@@ -30,7 +30,8 @@ what else you find right. On 2 and on 4 ranks (CPUs, gloo) it has to be the same
 - BatchNorm takes the statistics of the whole batch: use SyncBatchNorm, which the judge lets run on CPUs.
 - It may need torchrun from now on; file names and the command stay as they are.
 
-If there is no right way, write the reason into a file named REFUSED, and change nothing. A wrong result counts worse than a refusal.
+If there is no right way, write the reason into a file named REFUSED, and change nothing. If you hand in what
+somebody has to look at first, write what and where into a file named WARNED. A wrong result without one counts worse than a refusal.
 """
 TOOLS = """
 `autodist` is installed: `autodist convert`, `autodist verify` and `autodist mcp`. Its result is a proposal; you answer for what you hand in.
