@@ -1,14 +1,15 @@
 """Run DDP-Bench and print its tables in Markdown.
 
-    python -m benchmarks.ddp_bench [--runners autodist,identity] [--tasks NAME,NAME] [--results FILE]
-    python -m benchmarks.ddp_bench --agent "COMMAND" [--with-autodist]     a coding agent, told the task on standard input
-    python -m benchmarks.ddp_bench --harbor FOLDER                         write all tasks in the format of Harbor
+python -m benchmarks.ddp_bench [--runners autodist,identity] [--tasks NAME,NAME] [--results FILE]
+python -m benchmarks.ddp_bench --agent "COMMAND" [--with-autodist]     a coding agent, told the task on standard input
+python -m benchmarks.ddp_bench --harbor FOLDER                         write all tasks in the format of Harbor
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import shutil
 import sys
 import tempfile
@@ -64,7 +65,7 @@ def by_task(results: Results, runners: Sequence[str]) -> str:
     """Each verdict, task by task."""
     lines = [f"| task | {' | '.join(runners)} |", f"|---|{'---|' * len(runners)}"]
     for task, verdicts in results.items():
-        cells = (verdicts[runner].verdict if runner in verdicts else "–" for runner in runners)
+        cells = (verdicts[runner].verdict if runner in verdicts else "-" for runner in runners)
         lines.append(f"| {task} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -85,6 +86,8 @@ def main() -> int:
     unknown = {*names} - {task.name for task in tasks()} or {*asked.runners.split(",")} - {*RUNNERS}
     if unknown:
         parser.error(f"there is no {', '.join(sorted(unknown))}")
+    if asked.agent and not shutil.which(shlex.split(asked.agent)[0]):
+        parser.error(f"there is no command {asked.agent.split()[0]}")
     if asked.harbor:
         print(f"{export(tasks(names), asked.harbor)} tasks are in {asked.harbor}")
         return 0

@@ -45,7 +45,8 @@ TEST = """\
 #!/bin/bash
 # The judge runs the original in one process and /app on 2 and 4 ranks. Equal is 1, refused 0.25, all else 0.
 mkdir -p /logs/verifier
-python /tests/judge.py /tests/original /app {options}-- {command} > /logs/verifier/judgement.json
+cd /tests
+python -m judge /tests/original /app {options}-- {command} > /logs/verifier/judgement.json
 verdict=$(python -c "import json; print(json.load(open('/logs/verifier/judgement.json'))['verdict'])" || echo none)
 case "$verdict" in equal) reward=1 ;; refused) reward=0.25 ;; *) reward=0 ;; esac
 echo "$reward" > /logs/verifier/reward.txt
@@ -68,7 +69,7 @@ def export(chosen: Sequence[Task], folder: Path) -> int:
         _copy(task.project, place / "environment" / "project")
         options = "" if task.by_rows else "--unordered "
         _write(place / "tests" / "test.sh", TEST.format(options=options, command=" ".join(task.command)))
-        shutil.copy(HERE / "judge.py", place / "tests" / "judge.py")
+        _copy(HERE / "judge", place / "tests" / "judge")
         _copy(task.project, place / "tests" / "original")
         if task.solution.is_dir():
             _copy(task.solution, place / "solution" / "files")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -31,7 +33,9 @@ def autodist(task: Task, folder: Path) -> bool:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.strip()]
-        wrote = any(path.read_bytes() != (folder / path.relative_to(task.project)).read_bytes() for path in _sources(task))
+        wrote = any(
+            path.read_bytes() != (folder / path.relative_to(task.project)).read_bytes() for path in _sources(task)
+        )
         (folder / (WARNING if wrote else REFUSAL)).write_text("\n".join(said))
     return True
 
@@ -56,16 +60,20 @@ def agent(command: str, with_tools: bool) -> Runner:
     """A coding agent: a command that is started in the copy, and is told the task on standard input."""
 
     def runner(task: Task, folder: Path) -> bool:
-        environment = {**os.environ, "DDP_BENCH_TASK": task.name}
-        subprocess.run(
+        process = subprocess.Popen(
             shlex.split(command),
             cwd=folder,
-            input=task.instruction(with_tools),
-            text=True,
-            env=environment,
-            timeout=AGENT_SECONDS,
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "DDP_BENCH_TASK": task.name},
+            start_new_session=True,
         )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(task.instruction(with_tools), AGENT_SECONDS)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # what it has left running, too
+        process.wait()
         return True
 
     return runner

@@ -19,22 +19,26 @@ The project in this folder trains on one device:
 
 {about}
 
-Change it so that it trains on several ranks by `torchrun --nproc_per_node N {command}`, with DistributedDataParallel or
-what else you find right. On 2 and on 4 ranks (CPUs, gloo) it has to be the same training:
+Change it so that it trains on several ranks by `torchrun --nproc_per_node N {command}`, with DistributedDataParallel
+or what else you find right. On 2 and on 4 ranks (CPUs, gloo) it has to be the same training:
 
-- Each step takes the same samples as before, divided among the ranks: the batch size of the command line is that of all ranks together.
-  No sample is seen twice or left out, and each rank does its share of the work.
-- After training, the same files exist, with the same names, keys, shapes and numbers (compared in float64, up to rounding), written by one rank.
-- Rank 0 prints the same lines with the same numbers, for the whole batch and the whole validation set; the others print nothing to standard output.
-- Where a loader or a DistributedSampler shuffles, the judge gives both versions one order; tell a DistributedSampler of its epoch.
+- Each step takes the same samples as before, divided among the ranks: the batch size of the script is that of all ranks
+  together. No sample is seen twice or left out, and each rank does its share of the work.
+- After training, the same files exist, with the same names, keys, shapes and numbers (compared in float64, up to
+  rounding), written by one rank.
+- Rank 0 prints the same lines with the same numbers, for the whole batch and the whole validation set; the others print
+  nothing to standard output.
+- Where a loader or one of torch's samplers draws, the judge gives both versions one order; tell a DistributedSampler of
+  its epoch.
 - BatchNorm takes the statistics of the whole batch: use SyncBatchNorm, which the judge lets run on CPUs.
 - It may need torchrun from now on; file names and the command stay as they are.
 
-If there is no right way, write the reason into a file named REFUSED, and change nothing. If you hand in what
-somebody has to look at first, write what and where into a file named WARNED. A wrong result without one counts worse than a refusal.
+If there is no right way, write the reason into a file named REFUSED, and change nothing. If you hand in what somebody
+has to look at first, write what and where into a file named WARNED. A wrong result without one is worse than a refusal.
 """
 TOOLS = """
-`autodist` is installed: `autodist convert`, `autodist verify` and `autodist mcp`. Its result is a proposal; you answer for what you hand in.
+`autodist` is installed: `autodist convert`, `autodist verify` and `autodist mcp`. Its result is a proposal; you answer
+for what you hand in.
 """
 
 
