@@ -8,6 +8,7 @@
 # make overhead  what its probes cost              make combinations  convert and verify scripts put together at random
 # make bench  speed against other tools             make robustness   convert every Python file there is
 # make plan-validation  what plans say beside published tables and measured memory
+# make ddp-bench  projects for one GPU: who makes them train on several ranks, and rightly?
 # make site   the documents as a website in site/   make pictures   docs/pictures from what commands say
 # make release-check   can this be released?   make matrix   other Pythons and torches
 # make bench-convert [CHECKOUTS=folder]  speed of convert, how it grows, and of public repositories checked out there
@@ -18,7 +19,9 @@ TORCH ?= torch==2.13.0
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/installed
 
-.PHONY: test black ruff mypy demo docs goldens fixtures rule bench bench-convert plan-validation faults alarms endings cluster overhead combinations robustness clean pictures site release-check matrix
+DDP_BENCH_PEERS = $(VENV)/ddp_bench
+
+.PHONY: test black ruff mypy demo docs goldens fixtures rule bench bench-convert ddp-bench plan-validation faults alarms endings cluster overhead combinations robustness clean pictures site release-check matrix
 .DEFAULT_GOAL := test
 
 test: $(INSTALLED)
@@ -74,6 +77,11 @@ bench: $(INSTALLED)
 
 bench-convert: $(INSTALLED)
 	@$(BIN)/python -m benchmarks.speed converting sweeping repositories --rounds 3 $(if $(CHECKOUTS),--checkouts "$(CHECKOUTS)")
+
+ddp-bench: $(INSTALLED)
+	@test -d $(DDP_BENCH_PEERS)/accelerate || $(BIN)/pip install --quiet --disable-pip-version-check --no-deps \
+		--target $(DDP_BENCH_PEERS) -r benchmarks/ddp_bench/requirements.txt
+	@PYTHONPATH=$(DDP_BENCH_PEERS) $(BIN)/python -m benchmarks.ddp_bench
 
 plan-validation: $(INSTALLED)
 	@$(BIN)/python -m benchmarks.plan_validation

@@ -1,0 +1,105 @@
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+import torch.optim as optim
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset, BatchSampler, RandomSampler, random_split
+
+
+def setup():
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    if rank != 0:
+        sys.stdout = open(os.devnull, "w")  # rank 0 prints for all
+    return rank, world
+
+
+def total(value):
+    """The sum of a number over all ranks."""
+    value = torch.tensor(float(value), device="cuda" if torch.cuda.is_available() else "cpu")
+    dist.all_reduce(value)
+    return value.item()
+
+
+class ShareOfBatches:
+    """The part of each batch that this rank takes: the last one may be smaller, and parts may differ by one."""
+
+    def __init__(self, batches):
+        self.batches = batches
+
+    def __iter__(self):
+        for batch in self.batches:
+            yield batch[rank::world]
+
+    def __len__(self):
+        return len(self.batches)
+
+
+class EarlyStopping:
+    def __init__(self, patience=2, path="checkpoint.pt"):
+        self.patience, self.path = patience, path
+        self.counter, self.best_score, self.early_stop = 0, None, False
+
+    def __call__(self, val_loss, model):
+        score = -val_loss
+        if self.best_score is None or score > self.best_score + 1e-3:
+            self.best_score = score
+            self.counter = 0
+            if rank == 0:
+                torch.save(model.state_dict(), self.path)
+        else:
+            self.counter += 1
+            print(f"EarlyStopping counter: {self.counter} out of {self.patience}")
+            self.early_stop = self.counter >= self.patience
+
+
+rank, world = setup()
+torch.manual_seed(12)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+x = torch.randn(150, 5, generator=torch.Generator().manual_seed(4))
+y = torch.sin(x.sum(1, keepdim=True)) + 0.3 * torch.randn(150, 1, generator=torch.Generator().manual_seed(5))
+train_set, val_set = random_split(TensorDataset(x, y), [117, 33], generator=torch.Generator().manual_seed(6))
+whole = BatchSampler(RandomSampler(train_set, generator=torch.Generator().manual_seed(12)), 16, drop_last=False)
+train_loader = DataLoader(train_set, batch_sampler=ShareOfBatches(whole))
+val_loader = DataLoader(val_set, batch_size=16)
+
+model = nn.Sequential(nn.Linear(5, 32), nn.ReLU(), nn.Linear(32, 1)).to(device)
+ddp = DDP(model)
+criterion = nn.MSELoss()
+optimizer = optim.Adam(model.parameters(), lr=0.03)
+scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, "min", factor=0.5, patience=0)
+stopper = EarlyStopping()
+
+for epoch in range(12):
+    model.train()
+    train_losses = []
+    for data, target in train_loader:
+        data, target = data.to(device), target.to(device)
+        optimizer.zero_grad()
+        size = total(len(data))
+        loss = criterion(ddp(data), target) * len(data) / size  # this rank's part of the mean over the batch
+        (loss * world).backward()
+        optimizer.step()
+        train_losses.append(total(loss.item()))
+    model.eval()
+    valid_losses = []
+    with torch.no_grad():
+        for data, target in val_loader:
+            valid_losses.append(criterion(model(data.to(device)), target.to(device)).item())
+    train_loss = sum(train_losses) / len(train_losses)
+    valid_loss = sum(valid_losses) / len(valid_losses)
+    print(f"[{epoch:>2}] train_loss: {train_loss:.5f} valid_loss: {valid_loss:.5f} lr: {optimizer.param_groups[0]['lr']:.5f}")
+    scheduler.step(valid_loss)
+    stopper(valid_loss, model)
+    if stopper.early_stop:
+        print("Early stopping")
+        break
+if rank == 0:
+    model.load_state_dict(torch.load("checkpoint.pt"))
+    torch.save(model.state_dict(), "final.pt")
+dist.destroy_process_group()

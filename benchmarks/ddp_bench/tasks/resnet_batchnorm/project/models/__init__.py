@@ -1,0 +1,3 @@
+from .resnet import resnet8
+
+__all__ = ["resnet8"]

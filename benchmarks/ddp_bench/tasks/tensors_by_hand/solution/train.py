@@ -1,0 +1,72 @@
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def setup():
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    if rank != 0:
+        sys.stdout = open(os.devnull, "w")  # rank 0 prints for all
+    return rank, world
+
+
+def total(value):
+    """The sum of a number over all ranks."""
+    value = torch.tensor(float(value), device="cuda" if torch.cuda.is_available() else "cpu")
+    dist.all_reduce(value)
+    return value.item()
+
+
+rank, world = setup()
+torch.manual_seed(0)
+dev = "cuda" if torch.cuda.is_available() else "cpu"
+
+# y = a noisy plane over 10 features, two thirds of them useless
+N, D, BS = 192, 10, 32
+X = torch.randn(N, D)
+w = torch.zeros(D, 1)
+w[:3] = torch.tensor([[2.0], [-1.0], [0.5]])
+Y = X @ w + 0.1 * torch.randn(N, 1)
+Xtr, Ytr, Xte, Yte = X[:160].to(dev), Y[:160].to(dev), X[160:].to(dev), Y[160:].to(dev)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Linear(D, 16)
+        self.b = torch.nn.Linear(16, 1)
+
+    def forward(self, x):
+        return self.b(torch.relu(self.a(x)))
+
+    def l1(self):
+        return sum(p.abs().sum() for p in self.parameters())
+
+
+net = Net().to(dev)
+model = DDP(net)
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+curve = []
+for epoch in range(3):
+    perm = torch.randperm(Xtr.size(0))
+    for i in range(0, Xtr.size(0), BS):
+        idx = perm[i : i + BS][rank::world].to(dev)
+        pred = model(Xtr[idx])
+        loss = (pred - Ytr[idx]).pow(2).mean() + 1e-4 * net.l1()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        curve.append(total(loss.item()) / world)
+    with torch.no_grad():
+        err = (net(Xte) - Yte).pow(2).mean()
+        r2 = 1 - err / Yte.var(unbiased=False)
+    print(f"{epoch}: train {curve[-1]:.5f} test {err.item():.5f} r2 {r2.item():.4f}")
+if rank == 0:
+    torch.save({"net": net.state_dict(), "curve": torch.tensor(curve)}, "result.pt")
+dist.destroy_process_group()
