@@ -5,6 +5,7 @@
 # make faults  does verify find wrong conversions?   make alarms   does it accept right ones? (hours, resumable)
 # make endings  do converted scripts end with 0, 1,000 times on 2 ranks?
 # make cluster  two nodes and a Slurm on this machine: wants root, iproute2 and Debian's slurm-wlm
+# make check-faults  does check find faults in scripts that distribute themselves, by reading?
 # make overhead  what its probes cost              make combinations  convert and verify scripts put together at random
 # make bench  speed against other tools             make robustness   convert every Python file there is
 # make plan-validation  what plans say beside published tables and measured memory
@@ -21,7 +22,7 @@ INSTALLED = $(VENV)/installed
 
 DDP_BENCH_PEERS = $(VENV)/ddp_bench
 
-.PHONY: test black ruff mypy demo docs goldens fixtures rule bench bench-convert ddp-bench plan-validation faults alarms endings cluster overhead combinations robustness clean pictures site release-check matrix
+.PHONY: check-faults test black ruff mypy demo docs goldens fixtures rule bench bench-convert ddp-bench plan-validation faults alarms endings cluster overhead combinations robustness clean pictures site release-check matrix
 .DEFAULT_GOAL := test
 
 test: $(INSTALLED)
@@ -69,6 +70,9 @@ fixtures: $(INSTALLED)
 
 rule: $(INSTALLED)
 	@$(BIN)/python -m tools.new_rule "$(CODE)" "$(NAME)"
+
+check-faults: $(INSTALLED)
+	@$(BIN)/python -m benchmarks.check_faults
 
 bench: $(INSTALLED)
 	@test -x $(VENV)/peers/bin/torchfix || $(PYTHON) -m venv $(VENV)/peers

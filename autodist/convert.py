@@ -19,6 +19,9 @@ from autodist.rule import Applicability, Context, Diagnostic, Finding, Rule, Sev
 from autodist.script import TrainingScript
 from autodist.source import Source
 
+OF_CHECK = frozenset("AD105 AD309 AD310 AD413 AD414 AD610 AD705 AD801 AD802".split())
+"""Rules about scripts that distribute themselves, which are converted no further: `autodist check` asks them."""
+
 
 class InternalError(AutodistError):
     """A defect of autodist, met while it worked on a script."""
@@ -33,7 +36,8 @@ class InternalError(AutodistError):
 @deep
 def convert(project: Project, config: Config) -> Result:
     """The project, converted. Raises AutodistError where two rules want different things of one line."""
-    diagnostics = diagnose(project, config)
+    found = diagnose(project, config)
+    diagnostics = tuple(each for each in found if config.select or each.code not in OF_CHECK)
     result = unchanged(project, diagnostics)
     if result.refused:
         return result
@@ -44,6 +48,18 @@ def convert(project: Project, config: Config) -> Result:
 def unchanged(project: Project, diagnostics: tuple[Diagnostic, ...]) -> Result:
     """What the rules say, with every file as it is."""
     return Result(tuple(Converted(source, source.text, source.text) for source in project.sources), diagnostics)
+
+
+@deep
+def faults(project: Project, config: Config) -> tuple[Diagnostic, ...]:
+    """What the rules say of a project as it stands: of a script that joins its processes itself, nothing of how it
+    would be started or wrapped otherwise."""
+    found = diagnose(project, config)
+    if not any("init_process_group" in source.text for source in project.sources):
+        return found
+    codes = {each.code for each in found}
+    left_out = {"AD103", "AD104", "AD405"} | ({"AD401", "AD402"} if "AD104" in codes else set())
+    return tuple(each for each in found if each.code not in left_out)
 
 
 @deep

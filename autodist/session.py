@@ -15,7 +15,7 @@ from typing import Any
 from autodist import launch, output, proofs, registry, relocation
 from autodist.choice import choose
 from autodist.config import Config, load
-from autodist.convert import convert, diagnose, unchanged
+from autodist.convert import convert, faults, unchanged
 from autodist.deep import deep
 from autodist.errors import AutodistError
 from autodist.notebook import SUFFIX
@@ -182,7 +182,7 @@ class Session:
 
     def _check(self, project: Project, config: Config) -> tuple[Run | None, int]:
         with self.terminal.progress():
-            result = unchanged(project, diagnose(project, config))
+            result = unchanged(project, faults(project, config))
         if _trains_nothing(result):
             return None, DONE
         run = Run(config.strategy, result)

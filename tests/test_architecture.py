@@ -20,7 +20,7 @@ LAYERS = """
     convert | launch | choice | relocation
     registry | repeats | suppress
     analyze
-    footprint | parting
+    footprint | parting | ranks
     common_draws
     naming | randomness | searching | turns | hooks | unwraps | optimizers
     seeding | worker_seeds
@@ -164,6 +164,7 @@ PROGRAM = """
 TRACE = """
     tracer
     libraries
+    processes
     data
     objects
     calls
@@ -185,7 +186,7 @@ PLACEMENT = """
     subscripts | plan
     arguments | shapes
     transfer
-    samples | layout | products | sizes
+    samples | layout | products | sizes | between_ranks
     along
     by_number
     call

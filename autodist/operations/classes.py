@@ -73,6 +73,12 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
         "replaces them",
         {"accumulate": str},
     ),
+    # between ranks
+    "collective": (
+        "gives all ranks the same, of what each of them is given; with `apart`, each its own part",
+        {"apart": bool},
+    ),
+    "rank": ("is another number on each rank", {}),
     # sizes, draws, containers
     "length": ("gives the size of an axis, or with `all` the number of all numbers", {**AXIS, "all": bool}),
     "fact": ("says what data do not change (a type, a number of axes), or gives nothing", {}),

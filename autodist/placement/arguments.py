@@ -90,6 +90,9 @@ def operands(operation: Operation, known: operations.Operation) -> Iterator[Valu
     if known.cls == "sequence":
         yield from given[: 3 if known.short == "MultiheadAttention" else 1]
         return
+    if known.short in ("to", "cuda", "type", "type_as"):  # where or in which type it is held is no number of it
+        yield from given[:1]
+        return
     first = known.cls not in (
         "add",
         "multiply",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from autodist.placement import arguments
+from autodist.placement.between_ranks import without_reduced
 from autodist.placement.lattice import Placement, Replicate, join
 from autodist.placement.plan import Plan
 from autodist.placement.shapes import Sizes
@@ -25,6 +26,9 @@ class Placements:
     taken: Mapping[Operation, Placement] = field(default_factory=dict)
     """How the operation that is looked at is given results of others, where it has its share of what all ranks have."""
 
+    communicates: bool = False
+    """Whether the program reduces some over the ranks itself."""
+
     def value(self, value: Value) -> Placement | None:
         """How a value lies, whichever operation gives it; None if none has."""
         return self.joint(value.operations)
@@ -32,6 +36,7 @@ class Placements:
     def joint(self, operations_: Iterable[Operation]) -> Placement | None:
         """How what one of several operations gives lies. What sums begin with lies as they do."""
         known = sorted((each for each in operations_ if each in self.of), key=lambda each: each.number)
+        known = without_reduced(known) if self.communicates and len(known) > 1 else known
         begun = [each for each in known if not self.begins(each)] if len(known) > 1 else known
         return joint(self.taken.get(each, self.of[each]) for each in begun or known)
 

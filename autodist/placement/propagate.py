@@ -12,6 +12,7 @@ from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.placement.along import SAMPLES_BESIDE
+from autodist.placement.between_ranks import gives_rank, rank
 from autodist.placement.call import ROWS, Call, Operand
 from autodist.placement.in_place import InPlace
 from autodist.placement.lattice import (
@@ -30,7 +31,7 @@ from autodist.placement.plan import Plan, Sharded, changed
 from autodist.placement.reading import SOURCES
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.subscripts import subscript
-from autodist.placement.transfer import FUNCTIONS, transfer
+from autodist.placement.transfer import BETWEEN, FUNCTIONS, transfer
 from autodist.program import FIELDS, SAMPLE, Operation, Program, Value, held, joined
 
 MOST_AXES = 5
@@ -84,6 +85,7 @@ class _Propagation(InPlace):
                 self._found.of.pop(each, None)
                 self._found.sizes.pop(each, None)
         self._found.plan = self._plan
+        self._found.communicates = any(each.name.startswith("torch.distributed.") for each in self._program.operations)
         self._settle(operations_)
         lost = [each for each in operations_ if each in self._cyclic]
         if any(isinstance(self._found.of.get(each), PerRank) for each in lost):
@@ -134,6 +136,8 @@ class _Propagation(InPlace):
             return (Each("loader") if shared else Replicate()), self._found.size(operation.inputs[0])
         if "world_size" in self._roles(operation):
             return Replicate(1), ()
+        if gives_rank(operation):
+            return rank(Call(operation.name, ())), ()
         if operation.name in ("iterate", "range.index"):
             return self._round(operation)
         if operation.name == "getitem":
@@ -169,6 +173,10 @@ class _Propagation(InPlace):
         known = self._table.find("torch.Tensor.size" if name == "torch.Tensor.shape" else name)
         if known is None or known.cls not in FUNCTIONS:
             return self._unknown(operation), () if operation.name.startswith("random.") else None
+        if known.cls in BETWEEN:
+            return transfer(known, Call(operation.name, ())), (
+                self._found.size(operation.inputs[0]) if operation.inputs else None
+            )
         return self._known(operation, known)
 
     def _batch_sizes(self, operation: Operation) -> Sizes:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from autodist.operations import Operation
-from autodist.placement import along, by_number, layout, products, samples, sizes
+from autodist.placement import along, between_ranks, by_number, layout, products, samples, sizes
 from autodist.placement.call import Call, Operand
 from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, times
 
@@ -50,6 +50,8 @@ FUNCTIONS: Mapping[str, Callable[[Call], Placement]] = {
     "batch_statistic": samples.batch_statistic,
     "loss": samples.loss,
     "sample_loss": samples.sample_loss,
+    "collective": between_ranks.collective,
+    "rank": between_ranks.rank,
     "length": sizes.length,
     "fact": sizes.fact,
     "fill": sizes.fill,
@@ -62,6 +64,7 @@ FUNCTIONS: Mapping[str, Callable[[Call], Placement]] = {
 }
 """One for each class of operations."""
 
+BETWEEN = frozenset(["collective", "rank"])
 SIZES = frozenset("length fact fill fill_like arange random".split())
 """What does not depend on the numbers that it is given, or takes them for sizes."""
 KEEPING = frozenset(
@@ -74,6 +77,8 @@ KEEPING = frozenset(
 def transfer(operation: Operation, call: Call) -> Placement:
     """The placement of a result."""
     call = replace(call, operation=operation.name, parameters=operation.parameters)
+    if operation.cls in BETWEEN:
+        return FUNCTIONS[operation.cls](call)
     mixed = next((each.placement for each in call.operands if isinstance(each.placement, PerRank)), None)
     if mixed is not None and operation.cls == "length" and mixed.rows:
         return Partial("sum", mixed.rows)

@@ -16,6 +16,7 @@ GROUPS = {
     "5": "Sharding the model (FSDP)",
     "6": "Loss, metrics, accumulation, stopping",
     "7": "Seeding",
+    "8": "Ranks that wait for each other",
     "9": "What cannot be converted",
 }
 

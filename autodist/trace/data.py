@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from autodist.program import BATCH, EMPTY, FIELDS, SAMPLE, Value, constant
+from autodist.program import BATCH, EMPTY, FIELDS, SAMPLE, Operation, Value, constant
 from autodist.trace.names import thing
 from autodist.trace.objects import Objects
 from autodist.trace.things import Frame, Function, Mapping, Object, Sequence
@@ -63,6 +63,7 @@ class Data(Objects):
         sample = self.sample(data, place, frame)
         collate = loader.argument("collate_fn", 7)
         whole = self.record(FIELDS, place, frame, [data], owner=loader, tag=("whole", loader))
+        unseen = data.operations and not data.things and all(map(self._is_data_set, data.operations))
         usual = collate is not None and any(
             str(getattr(t, "name", "")).endswith("default_collate") for t in collate.things
         )
@@ -72,8 +73,12 @@ class Data(Objects):
                 given = self.record(SAMPLE, place, frame, [data], owner=loader, tag=loader)
             samples = self.sequence(place, None, given, "samples")
             return self.call(collate, place, frame, [samples], {}) or whole
-        batch = self._collated(sample, loader, place, frame, ())
+        batch = self._collated(sample, loader, place, frame, ()) if not unseen else EMPTY
         return batch if batch is not EMPTY else whole
+
+    def _is_data_set(self, operation: Operation) -> bool:
+        """Whether an operation gives a data set of a library, and no tensor: `datasets.MNIST(folder)`"""
+        return not operation.is_tensor or self.catalog.has(operation.name, "download")
 
     def _collated(
         self, sample: Value, loader: Object, node: ast.AST, frame: Frame, path: tuple[Any, ...], name: str = BATCH

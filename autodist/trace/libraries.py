@@ -7,9 +7,9 @@ from collections.abc import Sequence as Row
 
 from autodist.program import EMPTY, MANY, UNKNOWN, Value, constant, held, joined
 from autodist.trace.calls import Keywords
-from autodist.trace.data import Data
 from autodist.trace.names import thing
 from autodist.trace.objects import ALIASES, is_class_like
+from autodist.trace.processes import Processes
 from autodist.trace.things import (
     Class,
     External,
@@ -35,7 +35,7 @@ TENSORS = frozenset(
 )
 
 
-class Libraries(Data):
+class Libraries(Processes):
     """What functions and classes of libraries give."""
 
     def library_call(self, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
@@ -56,6 +56,7 @@ class Libraries(Data):
         if name == "torch.utils.data.random_split" and inputs:
             self.effect("random_split", self.record(name, node, frame, inputs, keywords))
             return self.sequence(node, None, inputs[0])
+        self.started(name, node, frame, inputs, keywords)
         roles = self.catalog.roles(name)
         if roles & OBJECTS or is_class_like(name) and short not in TENSORS and root not in ("torch.nn.parameter",):
             if short != "Parameter" and not (root == "builtins" or "print" in roles):
@@ -64,6 +65,8 @@ class Libraries(Data):
         result = self.record(name, node, frame, inputs, keywords)
         for role in sorted(roles):
             self.effect(role, result)
+        if "collective" in roles:
+            self.received(name, node, frame, (inputs, keywords), result)
         if name == "numpy.copyto" and len(inputs) > 1:
             self.change_viewed(inputs[0], inputs[1], node, frame)
         if name.startswith("numpy.") and name.endswith(".at") and inputs:  # `np.add.at(counts, places, 1)`

@@ -121,6 +121,7 @@ class Objects(Calls):
         short = one.name.rpartition(".")[2]
         inner = one.argument("module", 0)
         if inner is not None and (short in WRAPPING or one.roles & WRAPPED):
+            self.effect("wrapped.forward", self.record(f"{one.name}.forward", node, frame, owner=one))
             return self.call(inner, node, frame, inputs, keywords)
         if one.name in CONTAINERS:
             return self._in_sequence(one, node, frame, inputs)

@@ -68,6 +68,19 @@ def layer_of(sizes: tuple[int, ...], *args: Any) -> Made:
     return made
 
 
+def half_of_transformer(name: str, operands: int) -> Made:
+    """A part of `nn.Transformer`, with samples second or first."""
+
+    def made(operation: Operation) -> Iterator[Trial]:
+        for first in (False, True):
+            module = torch.nn.Transformer(SIZE, 3, 1, 1, 4, 0.0, batch_first=first).double()
+            yield Trial(
+                operation, getattr(module, name), (NINE * 3,) * operands, {"batch_first": first}, ("",) * operands
+            )
+
+    return made
+
+
 def several(*makers: Made) -> Made:
     """More than one call."""
 
@@ -458,6 +471,8 @@ EXAMPLES: dict[str, Made] = {
     ),
     "scatter_reduce_": sized((NINE,), lambda f, x: f(x.clone(), 0, torch.arange(2), ONES, reduce="sum"), axis=0),
     "collections.Counter": sized((NINE,), lambda f, x: max(f(_whole(x).tolist()).values())),
+    "torch.nn.Transformer.encoder": half_of_transformer("encoder", operands=1),
+    "torch.nn.Transformer.decoder": half_of_transformer("decoder", operands=2),
     "unique_consecutive": function(axes=(1,), kinds=("places",)),
     "dropout": sized((NINE * 2,), lambda f, x: f(x, 0.5, True)),
     "torch.alpha_dropout": sized((NINE * 2,), lambda f, x: f(x, 0.5, True)),

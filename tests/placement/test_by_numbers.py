@@ -22,6 +22,8 @@ IMPRECISE = frozenset(
 )
 """What says that nothing joins the ranks' results, where something does: of weights that are shared out, of queries
 without keys, of no axis, and of functions that are too rare for a class of their own."""
+BETWEEN = ("collective", "rank")
+"""What a process group is needed for: tests/ranks."""
 NEEDS_A_GPU = frozenset(["torch.Tensor.cuda", "torch.Tensor.pin_memory"])
 """What cannot be called here; everything else is."""
 
@@ -170,7 +172,7 @@ def _verdict(trial: Trial, placements: tuple[Placement, ...], seed: int) -> str 
     return f"{placements} {trial.told}: {said} does not join {parts} to {whole}; {simple(whole, parts)} do"
 
 
-@pytest.mark.parametrize("operation", list(TABLE), ids=lambda each: each.name)
+@pytest.mark.parametrize("operation", [each for each in TABLE if each.cls not in BETWEEN], ids=lambda each: each.name)
 def test_placement_is_what_joins_the_ranks_results(operation: Operation) -> None:
     if operation.name in NEEDS_A_GPU:
         return

@@ -1,0 +1,32 @@
+"""All that is found in a script that distributes itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autodist.catalog import Catalog
+from autodist.project import Project
+from autodist.ranks import shown, waiting, wrapped
+from autodist.ranks.reading import Ranks
+from autodist.ranks.starting import Starts
+from autodist.ranks.ways import Ways
+from autodist.script import Concern
+from autodist.trace import trace
+
+
+def concerns(project: Project, catalog: Catalog) -> Iterator[Concern]:
+    """What goes wrong on several ranks, if the script joins them itself; what is not sure is not said."""
+    if not any("init_process_group" in source.text for source in project.sources):
+        return
+    program = trace(project, catalog)
+    if not program.complete or not program.of("init_process_group"):
+        return
+    ranks = Ranks(program, project.sources, catalog)
+    ways = Ways(ranks)
+    yield from shown.concerns(ranks, ways)
+    yield from waiting.concerns(ranks, ways)
+    yield from wrapped.rounds(ranks)
+    yield from wrapped.prefixed(ranks)
+    starts = Starts(ranks, ways)
+    for found in (starts.prints, starts.downloads, starts.devices, starts.seeds):
+        yield from found()

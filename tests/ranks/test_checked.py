@@ -1,0 +1,296 @@
+"""Scripts that distribute themselves: what check says of those that go wrong, and that it says nothing of others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autodist import catalog
+from autodist.project import Project
+from autodist.ranks import concerns
+
+SCRIPT = """\
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset, random_split
+
+
+def is_main():
+    return not dist.is_initialized() or dist.get_rank() == 0
+
+
+def reduced(value):
+    if not dist.is_initialized():
+        return value
+    total = torch.as_tensor(value, dtype=torch.float64, device="cuda")
+    dist.all_reduce(total)
+    return total.item() / dist.get_world_size()
+
+
+dist.init_process_group("nccl")
+rank, world_size = dist.get_rank(), dist.get_world_size()
+local_rank = int(os.getenv("LOCAL_RANK", "0"))
+torch.cuda.set_device(local_rank)
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(640, 4), torch.randint(3, (640,)))
+train_set, val_set = random_split(data, [512, 128])
+sampler = DistributedSampler(train_set)
+loader = DataLoader(train_set, batch_size=8, sampler=sampler)
+val_loader = DataLoader(val_set, batch_size=8, sampler=DistributedSampler(val_set, shuffle=False))
+whole_loader = DataLoader(val_set, batch_size=8)
+net = nn.Linear(4, 3).cuda()
+model = DDP(net, device_ids=[local_rank])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+best, bad = 1e9, 0
+
+
+def validate(over):
+    total, correct, count = 0.0, 0, 0
+    model.eval()
+    with torch.no_grad():
+        for x, y in over:
+            out = model(x.cuda())
+            total += F.cross_entropy(out, y.cuda()).item() * len(x)
+            correct += (out.argmax(1) == y.cuda()).sum().item()
+            count += len(x)
+    return total / count, correct / count
+
+
+for epoch in range(3):
+    sampler.set_epoch(epoch)
+    model.train()
+    for step, (x, y) in enumerate(loader):
+        x, y = x.cuda(non_blocking=True), y.cuda(non_blocking=True)
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+END, STEP = "    ", "        "
+
+
+def said(text: str) -> list[tuple[str, int]]:
+    """The codes of what is found, with their lines."""
+    project = Project.load(Path("train.py"), stdin=text)
+    return [(each.code, each.node.lineno) for each in concerns(project, catalog.load())]  # type: ignore[attr-defined]
+
+
+def codes(text: str) -> set[str]:
+    return {code for code, _ in said(text)}
+
+
+def after_epoch(*lines: str) -> str:
+    """The script, with lines at the end of each epoch."""
+    return SCRIPT + "".join(f"{END}{line}\n" for line in lines)
+
+
+RIGHT = {
+    "reduced": [
+        "val_loss, acc = validate(val_loader)",
+        "val_loss = reduced(val_loss)",
+        "if is_main():",
+        "    print(val_loss)",
+    ],
+    "whole data by all": ["val_loss, acc = validate(whole_loader)", "if rank == 0:", "    print(val_loss, acc)"],
+    "whole data, scheduler": ["scheduler.step(validate(whole_loader)[0])"],
+    "said whose": ["val_loss, acc = validate(val_loader)", "print(f'[{rank}] {val_loss:.3f}')"],
+    "gathered objects": [
+        "found = [None] * world_size",
+        "dist.all_gather_object(found, validate(val_loader)[0])",
+        "if rank == 0:",
+        "    print(sum(found) / world_size)",
+    ],
+    "gathered to rank 0": [
+        "found = [None] * world_size if rank == 0 else None",
+        "dist.gather_object(validate(val_loader)[0], found, dst=0)",
+        "if rank == 0:",
+        "    print(sum(found) / world_size)",
+    ],
+    "both branches": [
+        "if rank == 0:",
+        "    dist.broadcast(torch.ones(1).cuda(), 0)",
+        "else:",
+        "    dist.broadcast(torch.zeros(1).cuda(), 0)",
+    ],
+    "in turns": [
+        "if rank > 0:",
+        "    dist.barrier()",
+        "torch.load('x.pt', map_location='cpu')",
+        "if rank == 0:",
+        "    dist.barrier()",
+    ],
+    "one after the other": [
+        "for turn in range(world_size):",
+        "    if turn == rank:",
+        "        print('rank', rank)",
+        "    dist.barrier()",
+    ],
+    "every few epochs": ["if epoch % 2 == 0:", "    dist.barrier()"],
+    "stop by reduced": [
+        "val_loss = reduced(validate(val_loader)[0])",
+        "if val_loss < best:",
+        "    best, bad = val_loss, 0",
+        "else:",
+        "    bad += 1",
+        "if bad > 3:",
+        "    break",
+    ],
+    "stop by a flag": [
+        "stop = torch.zeros(1).cuda()",
+        "if validate(val_loader)[0] < 0.1:",
+        "    stop += 1",
+        "dist.all_reduce(stop)",
+        "if stop > 0:",
+        "    break",
+    ],
+    "rank 0 stops": [
+        "stop = [False]",
+        "if rank == 0:",
+        "    stop = [validate(whole_loader)[0] < 0.1]",
+        "dist.broadcast_object_list(stop, src=0)",
+        "if stop[0]:",
+        "    break",
+    ],
+    "kept on rank 0": ["if rank == 0:", "    torch.save(model.module.state_dict(), 'm.pt')", "dist.barrier()"],
+    "device of its own": [
+        "map_location = {'cuda:0': f'cuda:{local_rank}'}",
+        "torch.load('m.pt', map_location=map_location)",
+    ],
+    "shown while it trains": ["if rank == 0:", "    print('done', epoch)"],
+    "evaluated unwrapped": [
+        "if rank == 0:",
+        "    with torch.no_grad():",
+        "        print(model.module(torch.zeros(1, 4).cuda()).sum())",
+        "dist.barrier()",
+    ],
+    "logged to a board": [
+        "from torch.utils.tensorboard import SummaryWriter",
+        "if rank == 0:",
+        "    SummaryWriter().add_scalar('val', validate(whole_loader)[0], epoch)",
+    ],
+    "a group of its own": [
+        "if rank in (0, 1):",
+        "    dist.all_reduce(torch.ones(1).cuda(), group=dist.new_group([0, 1]))",
+    ],
+    "sent": ["if rank == 0:", "    dist.send(torch.ones(1), 1)", "elif rank == 1:", "    dist.recv(torch.ones(1), 0)"],
+    "fails on all": ["if torch.isnan(loss):", "    raise RuntimeError('loss is nan')"],
+    "tensors in a list": [
+        "sums = [torch.zeros(1).cuda(), torch.zeros(1).cuda()]",
+        "for x, y in val_loader:",
+        "    sums[0] += (model.module(x.cuda()).argmax(1) == y.cuda()).sum()",
+        "    sums[1] += len(x)",
+        "for each in sums:",
+        "    dist.all_reduce(each)",
+        "if rank == 0:",
+        "    print(sums[0] / sums[1])",
+    ],
+    "waited for": ["work = dist.all_reduce(loss.detach(), async_op=True)", "work.wait()"],
+    "seeded apart for noise": ["torch.manual_seed(epoch * world_size + rank)"],
+}
+WRONG = {
+    "shown by rank 0": (
+        ["val_loss, acc = validate(val_loader)", "if rank == 0:", "    print(f'{acc:.3f}')"],
+        "AD610",
+        -1,
+    ),
+    "shown by a helper": (
+        ["def report(acc):", "    if is_main():", "        print('accuracy', acc)", "report(validate(val_loader)[1])"],
+        "AD610",
+        -2,
+    ),
+    "logged": (["import logging", "logging.info('loss %.3f', validate(val_loader)[0])"], "AD610", -1),
+    "to a tracker": (
+        ["import wandb", "if rank == 0:", "    wandb.log({'loss': validate(val_loader)[0]})"],
+        "AD610",
+        -1,
+    ),
+    "to the scheduler": (["scheduler.step(validate(val_loader)[0])"], "AD610", -1),
+    "best of rank 0": (
+        [
+            "val_loss, acc = validate(val_loader)",
+            "if rank == 0 and val_loss < best:",
+            "    best = val_loss",
+            "    torch.save(model.module.state_dict(), 'm.pt')",
+        ],
+        "AD610",
+        -3,
+    ),
+    "barrier on rank 0": (
+        ["if rank == 0:", "    torch.save(model.module.state_dict(), 'm.pt')", "    dist.barrier()"],
+        "AD801",
+        -1,
+    ),
+    "reduced on rank 0": (["if is_main():", "    print(reduced(loss.item()))"], "AD801", None),
+    "left early": (["if rank != 0:", "    continue", "dist.barrier()"], "AD801", -1),
+    "left for good": (["if not is_main():", "    sys.exit(0)", "print('saving')", "dist.barrier()"], "AD801", -1),
+    "all but rank 0": (["if rank:", "    dist.barrier()"], "AD801", -1),
+    "short circuit": (["rank == 0 and dist.barrier()"], "AD801", -1),
+    "gathered on rank 0": (
+        ["found = [None] * world_size", "if local_rank == 0:", "    dist.all_gather_object(found, rank)"],
+        "AD801",
+        -1,
+    ),
+    "trained on rank 0": (["if rank == 0:", "    F.cross_entropy(model(x), y).backward()"], "AD801", -1),
+    "stop by own loss": (["val_loss, _ = validate(val_loader)", "if val_loss < 0.1:", "    break"], "AD802", -2),
+    "stop by own patience": (
+        ["val_loss, _ = validate(val_loader)", "bad = 0 if val_loss < best else bad + 1", "if bad >= 3:", "    break"],
+        "AD802",
+        -2,
+    ),
+    "save by own loss": (
+        [
+            "val_loss, _ = validate(val_loader)",
+            "if val_loss < best:",
+            "    best = val_loss",
+            "    if rank == 0:",
+            "        torch.save(net.state_dict(), 'm.pt')",
+            "    dist.barrier()",
+        ],
+        "AD802",
+        -5,
+    ),
+    "round the wrapper": (["F.cross_entropy(net(x), y).backward()", "optimizer.step()"], "AD413", -2),
+    "printed by all": (["print('epoch', epoch)"], "AD309", -1),
+    "downloaded by all": (["from torchvision import datasets", "datasets.CIFAR10('data', download=True)"], "AD310", -1),
+    "fetched by all": (["import urllib.request", "urllib.request.urlretrieve('http://a/b', 'b')"], "AD310", -1),
+    "keys of the wrapper": (
+        [
+            "if rank == 0:",
+            "    torch.save({'model': model.state_dict()}, 'm.pt')",
+            "dist.barrier()",
+            "net.load_state_dict(torch.load('m.pt', map_location='cpu')['model'])",
+        ],
+        "AD414",
+        -1,
+    ),
+    "first GPU": (["y = torch.zeros(1).to('cuda:0')"], "AD105", -1),
+}
+
+
+def test_own_gpu_by_the_environment() -> None:
+    own = "os.environ['CUDA_VISIBLE_DEVICES'] = str(local_rank)\ntorch.cuda.set_device(0)"
+    assert not said(SCRIPT.replace("torch.cuda.set_device(local_rank)", own))
+    assert codes(SCRIPT.replace("set_device(local_rank)", "set_device(0)")) == {"AD105"}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right(name: str) -> None:
+    assert not said(after_epoch(*RIGHT[name]))
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong(name: str) -> None:
+    lines, code, at = WRONG[name]
+    text = after_epoch(*lines)
+    found = said(text)
+    line = text.count("\n") + 1 + at if at is not None else None
+    assert code in codes(text)
+    assert line is None or (code, line) in found, found
