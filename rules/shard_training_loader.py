@@ -349,7 +349,7 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         edits: list[Edit] = []
         name = source.code(dataset)
         if not simple(dataset):
-            name = _fresh(source, loader)
+            name = _fresh(script, loader)
             if _reads(source.code(dataset), _bound_inside(source, call)):  # `[DataLoader(Data(k)) for k in range(3)]`
                 edits.append(WrapExpr(dataset, f"({name} := {{}})"))
             else:
@@ -408,7 +408,7 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         if loader.switch is not None:
             made = f"{made} if {loader.switch} else None"
         if ".pop(" in options:
-            variable = _target(source, call, "sampler")
+            variable = _target(script, loader, "sampler")
             edits.append(InsertBefore(statement, f"{variable} = {made}\n", prepares=True))
             made = variable
         if shuffle is not None and argument(call, "shuffle", 2) is None:
@@ -470,27 +470,41 @@ def _table(script: TrainingScript, unpacked: ast.keyword | None) -> dict[object,
     return {key: union(table.entries.get(key, NOTHING) for table in tables) for key in keys}
 
 
-def _fresh(source: Source, loader: Loader) -> str:
+def _fresh(script: TrainingScript, loader: Loader) -> str:
     """A name for the data set of a loader: `train_loader` reads `train_set`."""
-    names = {n.id for n in ast.walk(source.tree) if isinstance(n, ast.Name)}
-    base = _target(source, loader.node, "set")
+    names = {n.id for n in ast.walk(loader.source.tree) if isinstance(n, ast.Name)}
+    base = _target(script, loader, "set")
     while base in names:
         base += "_"
     return base
 
 
-def _target(source: Source, call: ast.Call, suffix: str) -> str:
-    """A name next to that of the loader which a call makes."""
-    statement = source.statement(call)
-    name = "train"
-    if isinstance(statement, ast.Assign) and statement.value is call:
-        target = statement.targets[0]
-        name = target.attr if isinstance(target, ast.Attribute) else target.id if isinstance(target, ast.Name) else name
+def _target(script: TrainingScript, loader: Loader, suffix: str) -> str:
+    """A name next to that of the loader which a call makes; a number tells several of one statement apart."""
+    statement = loader.source.statement(loader.node)
+    beside = [each for each in script.loaders if each.source.statement(each.node) is statement]
+    alike = [each.node for each in beside if _stem(loader.source, each.node) == _stem(loader.source, loader.node)]
+    number = sorted(alike, key=lambda each: (each.lineno, each.col_offset)).index(loader.node)
+    name = f"{_stem(loader.source, loader.node)}_{suffix}"
+    if suffix == "set" and name.endswith("_set_set"):  # `training_set = DataLoader(...)`
+        name = f"{name.removesuffix('_set_set')}_data"
+    return f"{name}_{number + 1}" if number else name
+
+
+def _stem(source: Source, call: ast.Call) -> str:
+    """What a loader is called, without the word for loaders: `train` of `train_loader = DataLoader(...)`."""
+    match source.parents.get(call):
+        case ast.Assign(targets=[ast.Attribute(attr=name) | ast.Name(id=name), *_]) | ast.keyword(arg=str(name)):
+            pass
+        case ast.Dict(keys=keys, values=values):
+            key = keys[values.index(call)]
+            told = key.value if isinstance(key, ast.Constant) else None
+            name = told if isinstance(told, str) and told.isidentifier() else "train"
+        case _:
+            name = "train"
     for ending in ("_loader", "loader", "_dataloader", "_dl"):
         name = name.removesuffix(ending)
-    if suffix == "set" and name.endswith("_set"):  # `training_set = DataLoader(...)`
-        return f"{name.removesuffix('_set')}_data"
-    return f"{name or 'train'}_{suffix}"
+    return name or "train"
 
 
 def _divided(script: TrainingScript, context: Context, loader: Loader, d: str, shuffled: bool = False) -> list[Edit]:
