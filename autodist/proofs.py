@@ -11,14 +11,15 @@ from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from io import StringIO
-from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
 from autodist.source import Source
 
-READ_WHOLE, MOST_FILES = 1 << 20, 10_000
-"""Larger files, and files in larger folders, are known by size and time."""
+READ_WHOLE = 1 << 20
+"""Larger files, and those in folders, are known by size and time."""
+DOCUMENTS = (".md", ".rst")
+"""What no training reads."""
 
 
 def unless_known(
@@ -27,11 +28,13 @@ def unless_known(
     """The exit code of a verification that writes to a stream. One that was equal, and of which nothing has changed,
     is not run: what it said is said again.
 
-    ``sources`` and ``texts`` are what runs, with ``args`` and ``options``. What they name counts too.
+    ``sources`` and ``texts`` are what runs, with ``args`` and ``options``. What they name counts too, and all that lies
+    beside them: its names may be put together when it runs.
     """
     sources, args = [*sources], [*args]
     digest = sha256()
-    for part in (*_versions(), *args, str(options), *(each.text for each in sources), *texts, *_named(sources, args)):
+    found = (*_named(sources, args), *_beside(sources))
+    for part in (*_versions(), *args, str(options), *(each.text for each in sources), *texts, *found):
         digest.update(f"{len(part)}:{part}".encode())
     path = _folder() / f"{digest.hexdigest()}.txt"
     if path.exists():
@@ -83,13 +86,26 @@ def _named(sources: Iterable[Source], args: Iterable[str]) -> Iterator[str]:
                 yield from _contents(folder / os.path.expanduser(name))
 
 
+def _beside(sources: Iterable[Source]) -> Iterator[str]:
+    """The files in the working folder and in those of the scripts, but for the scripts themselves and documents."""
+    known = {each.path.resolve() for each in sources}
+    cache = _folder().resolve()
+    for folder in sorted({Path.cwd(), *(each.parent for each in known)}):
+        for inner, folders, files in os.walk(folder):
+            hidden = (name for name in folders if name.startswith(".") or name == "__pycache__")
+            folders[:] = sorted({*folders} - {*hidden} - {name for name in folders if Path(inner, name) == cache})
+            for path in (Path(inner, name) for name in sorted(files) if not name.startswith(".")):
+                if path not in known and path.suffix not in DOCUMENTS and path.exists():
+                    yield f"{path} {_state(path)}"
+
+
 def _contents(path: Path) -> Iterator[str]:
     try:
         if path.is_file():
             data = path.read_bytes() if path.stat().st_size <= READ_WHOLE else _state(path).encode()
             yield sha256(data).hexdigest()
         elif path.is_dir():
-            yield from islice(_files(path), MOST_FILES)
+            yield from _files(path)
     except (OSError, ValueError):
         yield f"{path} cannot be read"
 

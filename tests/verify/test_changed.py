@@ -28,6 +28,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         "other.yaml": "lr: 0.2\n",
         "README.md": "A script.\n",
         "data/images/1.png": "1",
+        "parts/shard0.bin": "1",
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -51,6 +52,7 @@ CHANGES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], object]]] = {
     "a file that the script names": (COMMAND, lambda _: Path("settings.yaml").write_text("lr: 0.3\n")),
     "a file that an argument names": (COMMAND, lambda _: Path("other.yaml").write_text("lr: 0.3\n")),
     "a file in a folder of data": (COMMAND, lambda _: Path("data/images/2.png").write_text("2")),
+    "a file whose name is put together": (COMMAND, lambda _: Path("parts/shard0.bin").write_text("22")),
     "an environment variable": (COMMAND, lambda patch: patch.setenv("RATE", "2")),
     "an argument": (COMMAND.replace("other", "settings"), lambda _: None),
     "the number of ranks": (COMMAND.replace("--changed", "--changed --nproc 4"), lambda _: None),
