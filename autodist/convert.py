@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from traceback import extract_tb
 
-from autodist import edits, registry, suppress
+from autodist import catalog, edits, ranks, registry, suppress
 from autodist.analyze import analyze
 from autodist.config import Config
 from autodist.deep import READING, deep
@@ -18,9 +19,6 @@ from autodist.result import Converted, Result
 from autodist.rule import Applicability, Context, Diagnostic, Finding, Rule, Severity
 from autodist.script import TrainingScript
 from autodist.source import Source
-
-OF_CHECK = frozenset("AD105 AD309 AD310 AD413 AD414 AD610 AD705 AD801 AD802".split())
-"""Rules about scripts that distribute themselves, which are converted no further: `autodist check` asks them."""
 
 
 class InternalError(AutodistError):
@@ -36,8 +34,7 @@ class InternalError(AutodistError):
 @deep
 def convert(project: Project, config: Config) -> Result:
     """The project, converted. Raises AutodistError where two rules want different things of one line."""
-    found = diagnose(project, config)
-    diagnostics = tuple(each for each in found if config.select or each.code not in OF_CHECK)
+    diagnostics = diagnose(project, config, of_ranks=bool(config.select))
     result = unchanged(project, diagnostics)
     if result.refused:
         return result
@@ -63,11 +60,15 @@ def faults(project: Project, config: Config) -> tuple[Diagnostic, ...]:
 
 
 @deep
-def diagnose(project: Project, config: Config) -> tuple[Diagnostic, ...]:
-    """What the rules say about the project, in the order of its files and lines."""
-    rules = registry.selected(config)
+def diagnose(project: Project, config: Config, of_ranks: bool = True) -> tuple[Diagnostic, ...]:
+    """What the rules say about the project, in the order of its files and lines; ``of_ranks``, also those about ranks
+    that part."""
+    rules = [each for each in registry.selected(config) if of_ranks or not each.of_ranks]
     try:
         script = analyze(project, config)
+        if any(each.of_ranks for each in rules):
+            facts = catalog.load(config.catalog, config.operations)
+            script = replace(script, concerns=(*script.concerns, *ranks.concerns(project, facts)))
     except AutodistError:
         raise
     except Exception as error:

@@ -106,6 +106,9 @@ class Rule:
     code: str
     strategies: frozenset[Strategy]
     check: Check
+    of_ranks: bool = False
+    """Whether it is about ranks that part in scripts which distribute themselves. These are converted no further:
+    `convert` asks it only where it is selected."""
 
     @property
     def name(self) -> str:
@@ -123,6 +126,6 @@ class Rule:
         return self.docs.partition("\n")[0]
 
 
-def rule(code: str, *strategies: Strategy) -> Callable[[Check], Rule]:
+def rule(code: str, *strategies: Strategy, of_ranks: bool = False) -> Callable[[Check], Rule]:
     """Declare the decorated function as the rule ``code``, for ``strategies`` (all if none is named)."""
-    return lambda check: Rule(code, frozenset(strategies or AVAILABLE), check)
+    return lambda check: Rule(code, frozenset(strategies or AVAILABLE), check, of_ranks)

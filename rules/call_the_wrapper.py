@@ -15,7 +15,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD413")
+@rule("AD413", of_ranks=True)
 def call_the_wrapper(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Report a forward pass in training that goes round the DDP wrapper.
 

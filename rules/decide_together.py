@@ -17,7 +17,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD802")
+@rule("AD802", of_ranks=True)
 def decide_together(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Report a decision that each rank takes by its own samples, where ranks then wait for each other.
 

@@ -24,7 +24,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD310")
+@rule("AD310", of_ranks=True)
 def download_once(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Report a download that all ranks begin at once.
 

@@ -22,7 +22,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD801")
+@rule("AD801", of_ranks=True)
 def meet_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Report a collective that some ranks never reach.
 

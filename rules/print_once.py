@@ -16,7 +16,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD309")
+@rule("AD309", of_ranks=True)
 def print_once(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Report what all ranks print from epoch to epoch.
 

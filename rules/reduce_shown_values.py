@@ -16,7 +16,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD610")
+@rule("AD610", of_ranks=True)
 def reduce_shown_values(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Report what is shown, logged or handed to a scheduler as that of all samples, and is one rank's.
 

@@ -16,7 +16,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD414")
+@rule("AD414", of_ranks=True)
 def save_unwrapped_keys(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Report a checkpoint of the DDP wrapper that the script loads into a model that is not wrapped.
 

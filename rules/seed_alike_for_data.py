@@ -16,7 +16,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD705")
+@rule("AD705", of_ranks=True)
 def seed_alike_for_data(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Report data that are drawn or split after each rank was seeded apart.
 

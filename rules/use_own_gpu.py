@@ -18,7 +18,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD105")
+@rule("AD105", of_ranks=True)
 def use_own_gpu(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Report a GPU that all ranks of a machine use.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from autodist import catalog, escapes, optimizers, randomness, ranks
+from autodist import catalog, escapes, optimizers, randomness
 from autodist.analyze.assembling import assembled
 from autodist.analyze.batch_sizes import batch_size_sites, is_ahead, reckoned_by, shard_sites
 from autodist.analyze.handmade import (
@@ -45,11 +45,10 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     """The semantic model of a project."""
     facts = catalog.load(config.catalog, config.operations)
     try:
-        script = _analyzed(project, config, facts, Runs(project, facts))
+        return _analyzed(project, config, facts, Runs(project, facts))
     except Unfinished as end:
         concern = unfinished(end.run, config.strategy)
-        script = TrainingScript(project, end.run.values, concerns=(concern,), distributed=is_distributed(end.run))
-    return replace(script, concerns=(*script.concerns, *ranks.concerns(project, facts)))
+        return TrainingScript(project, end.run.values, concerns=(concern,), distributed=is_distributed(end.run))
 
 
 def _analyzed(project: Project, config: Config, facts: catalog.Catalog, again: Runs) -> TrainingScript:
