@@ -32,7 +32,7 @@ from autodist.placement.reading import SOURCES
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.subscripts import subscript
 from autodist.placement.transfer import BETWEEN, FUNCTIONS, transfer
-from autodist.program import FIELDS, SAMPLE, Operation, Program, Value, held, joined
+from autodist.program import FIELDS, SAMPLE, Operation, Program, Value, closure, held, joined
 
 MOST_AXES = 5
 UNTOLD = "object."
@@ -61,19 +61,11 @@ def propagate(
 
 
 def _depending(changed: set[Operation], program: Program) -> list[Operation]:
-    """Some operations and what is computed from them, or as often as loops have rounds that go over them."""
-    rounds: dict[Operation, list[Operation]] = {}
-    for each in program.operations:
-        for over in (op for loop in each.region.loops for op in held(loop.subject)):
-            rounds.setdefault(over, []).append(each)
+    """Some operations and what depends on them, gradients of losses among it."""
+    found = program.depending(changed)
     losses = {op for each in program.of("backward") for op in held(joined(each.operation.inputs[:1]))}
-    gradients = [each for each in program.operations if each.name == "torch.Tensor.grad"]
-    found, pending = set(changed), list(changed)
-    while pending:
-        each = pending.pop()
-        fresh = {*program.users[each], *rounds.get(each, ()), *(gradients if each in losses else ())} - found
-        found |= fresh
-        pending += fresh
+    if losses & found:
+        found = program.depending({*found, *(each for each in program.operations if each.name == "torch.Tensor.grad")})
     return sorted(found, key=lambda op: op.number)
 
 
@@ -92,8 +84,7 @@ class _Propagation(InPlace):
             for each in lost:  # what they were given at first was not settled yet, and they keep it from round to round
                 self._found.of.pop(each, None)
             self._settle(lost)
-        loops = {loop for each in self._program.operations for loop in each.region.loops}
-        self._found.sample_loops = frozenset(each for each in loops if self._is_over_samples(each))
+        self._found.sample_loops = frozenset(each for each in self._program.loops if self._is_over_samples(each))
         return self._found
 
     def _settle(self, first: Iterable[Operation]) -> None:
@@ -226,11 +217,7 @@ class _Propagation(InPlace):
     def _losses_of(self, value: Value) -> Value:
         """The losses that are computed from a value, and differentiated."""
         losses = {op for each in self._program.of("backward") for op in held(joined(each.operation.inputs[:1]))}
-        found, pending = set(value.operations), [*value.operations]
-        while pending:
-            fresh = set(self._program.users[pending.pop()]) - found
-            found |= fresh
-            pending += fresh
+        found = closure(value.operations, self._program.users.__getitem__)
         return Value(frozenset(losses & found))
 
     def _gradient(self, operation: Operation, of: Value, by: Value | None) -> tuple[Placement | None, Sizes]:

@@ -4,7 +4,7 @@
 it and change nothing. Nothing here reads source.
 """
 
-from autodist.program.graph import BATCH, FIELDS, SAMPLE, VIEWS, Effect, Operation, Program, Region, held
+from autodist.program.graph import BATCH, FIELDS, SAMPLE, VIEWS, Effect, Operation, Program, Region, closure, held
 from autodist.program.values import EMPTY, MANY, UNKNOWN, Value, constant, joined
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Program",
     "Region",
     "Value",
+    "closure",
     "constant",
     "held",
     "joined",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -147,6 +147,30 @@ class Program:
         return frozenset(found)
 
     @cached_property
+    def loops(self) -> frozenset[Region]:
+        """All loops."""
+        return frozenset(loop for each in self.operations for loop in each.region.loops)
+
+    @cached_property
+    def calls(self) -> frozenset[Region]:
+        """All calls of functions of the script."""
+        regions = (region for each in self.operations for region in each.region.around())
+        return frozenset(each for each in regions if each.function is not None)
+
+    @cached_property
+    def rounds(self) -> Mapping[Operation, Sequence[Operation]]:
+        """The operations that run as often as a loop has rounds, by those that give what it goes over."""
+        found: dict[Operation, dict[Operation, None]] = {}
+        for each in self.operations:
+            for over in (op for loop in each.region.loops for op in held(loop.subject)):
+                found.setdefault(over, {})[each] = None
+        return {over: list(each) for over, each in found.items()}
+
+    def depending(self, changed: Iterable[Operation]) -> set[Operation]:
+        """Some operations, what is computed from them, and what runs as often as loops have rounds over that."""
+        return closure(changed, lambda each: (*self.users[each], *self.rounds.get(each, ())))
+
+    @cached_property
     def users(self) -> Mapping[Operation, Sequence[Operation]]:
         """The operations that are given what an operation gives, itself or in a list or a dict, or a list that it has
         had filled or not."""
@@ -157,6 +181,17 @@ class Program:
                 for each in (*held(value), *(op for told in beside for op in told.operations)):
                     found[each][user] = None
         return {each: list(users) for each, users in found.items()}
+
+
+def closure(start: Iterable[Operation], following: Callable[[Operation], Iterable[Operation]]) -> set[Operation]:
+    """Some operations, and all that follow from them."""
+    found = set(start)
+    pending = list(found)
+    while pending:
+        fresh = set(following(pending.pop())) - found
+        found |= fresh
+        pending += fresh
+    return found
 
 
 def _strongly_connected(

@@ -64,16 +64,12 @@ def solved(program: Program, plan: Plan, catalog: Catalog, alone: Alone) -> list
 
 def _first(fresh: Sequence[Cut], program: Program) -> list[Cut]:
     """Those that are not computed from others, made global where they are computed, or gathered."""
-    rounds: dict[Operation, list[Operation]] = {}
-    for each in program.operations:
-        for over in (op for loop in each.region.loops for op in held(loop.subject)):
-            rounds.setdefault(over, []).append(each)
     made = [program.at(each.node).operations for each in fresh]
     own = [
         {op for op in read if isinstance(each.placement, Shard) or op.node is each.node} if each.is_met else set()
         for each, read in zip(fresh, made, strict=True)
     ]
-    below = [_computed_from(each, program, rounds) for each in own]
+    below = [program.depending(user for op in each for user in program.users[op]) for each in own]
 
     def waits(one: int) -> bool:
         return any(
@@ -85,22 +81,10 @@ def _first(fresh: Sequence[Cut], program: Program) -> list[Cut]:
     return [each for at, each in enumerate(fresh) if not waits(at)]
 
 
-def _computed_from(made: set[Operation], program: Program, rounds: dict[Operation, list[Operation]]) -> set[Operation]:
-    """What is computed from some results, or as often as a loop has rounds that goes over them."""
-    found, pending = set[Operation](), list(made)
-    while pending:
-        each = pending.pop()
-        fresh = {*program.users[each], *(rounds.get(each, ()) if each in found else ())} - found
-        found |= fresh
-        pending += fresh
-    return found
-
-
 def _given(made_global: Sequence[Cut], program: Program) -> dict[Region, set[Operation]]:
     """The calls of the project's functions that are given some expressions, and what these are."""
     nodes = {each.node for each in made_global}
-    calls = {region for each in program.operations for region in each.region.around() if region.function is not None}
-    found = {each: [part for part in parts_of(each.node) if part in nodes] for each in calls}
+    found = {each: [part for part in parts_of(each.node) if part in nodes] for each in program.calls}
     return {
         each: {op for part in parts for op in program.at(part).operations} for each, parts in found.items() if parts
     }

@@ -44,8 +44,7 @@ def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:
 
 def _called_alone(program: Program, alone: Alone) -> Iterator[Operation]:
     """The calls of the project's functions in what rank 0 runs alone, with what they are given."""
-    regions = {region for each in program.operations for region in each.region.around() if region.function is not None}
-    for region in sorted(regions, key=lambda each: getattr(each.node, "lineno", 0)):
+    for region in sorted(program.calls, key=lambda each: getattr(each.node, "lineno", 0)):
         outer = region.parent
         if isinstance(region.node, ast.Call) and outer is not None and alone.around(region.node, outer.source):
             given = [*region.node.args, *(each.value for each in region.node.keywords)]

@@ -12,7 +12,7 @@ from autodist.placement.arguments import begins_with_zero, gives_zeros
 from autodist.placement.call import ROWS
 from autodist.placement.lattice import SUMMED
 from autodist.placement.placements import Placements
-from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, held
+from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
 from autodist.solve.alone import Alone
 from autodist.solve.demands import SHOWN
 from autodist.solve.steps import Steps, given
@@ -63,12 +63,7 @@ class Facts:
         """What is computed of what an earlier step has kept, and kept itself: no gradient flows through it."""
         kept = (self._steps.reaching - self.learnt) & self._program.cyclic
         found = {each for each in kept if any(other.number >= each.number for other in given(each) & kept)}
-        pending = list(found)
-        while pending:
-            fresh = {each for each in self._program.users[pending.pop()] if each in kept} - found
-            found |= fresh
-            pending += fresh
-        return found
+        return closure(found, lambda each: kept.intersection(self._program.users[each]))
 
     def lies(self, operation: Operation) -> Placement | None:
         """How what an operation gives lies."""
@@ -106,13 +101,8 @@ class Facts:
 
     def apart_above(self, value: Value) -> set[Operation]:
         """What ranks have apart of what a value is computed from."""
-        found, pending = set[Operation](), [*value.operations]
-        while pending:
-            each = pending.pop()
-            if each not in found and not self.is_alike(each):
-                found.add(each)
-                pending += given(each)
-        return found
+        found = closure(value.operations, lambda each: () if self.is_alike(each) else given(each))
+        return {each for each in found if not self.is_alike(each)}
 
     def shared_out(self, node: ast.expr) -> set[bool]:
         """Whether the loaders that an expression may be give each rank its share."""
@@ -133,8 +123,7 @@ class Facts:
     @cached_property
     def _run_by_loaders(self) -> set[ast.AST]:
         """The functions that loaders call: data sets' and `collate_fn`."""
-        regions = {region for each in self._program.operations for region in each.region.around() if region.function}
-        return {each.function for each in regions if each.function and self._is_loader(each.node)}
+        return {each.function for each in self._program.calls if each.function and self._is_loader(each.node)}
 
     def _is_loader(self, node: ast.AST) -> bool:
         return any("loader" in getattr(each, "roles", ()) for each in self.at(node).things)
@@ -166,8 +155,8 @@ class Facts:
     @cached_property
     def _gone_through(self) -> list[list[Operation]]:
         """What loops are given."""
-        loops = {loop for each in self._program.operations for loop in each.region.loops}
-        return [list(held(each.subject)) for each in sorted(loops, key=lambda e: getattr(e.node, "lineno", 0))]
+        loops = sorted(self._program.loops, key=lambda each: getattr(each.node, "lineno", 0))
+        return [list(held(each.subject)) for each in loops]
 
     def changes(self, call: Region, given: set[Operation]) -> bool:
         """Whether a function changes in place what it is given."""

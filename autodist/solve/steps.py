@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from autodist.program import Operation, Program, Region, Value, held
+from autodist.program import Operation, Program, Region, Value, closure, held
 from autodist.source import is_generator
 from autodist.trace.things import Stream
 
@@ -61,14 +61,10 @@ class Steps:
 
     def downstream(self, start: Operation) -> set[Operation]:
         """What is computed of an operation, on the way to a gradient."""
-        found: set[Operation] = set()
-        pending = [start]
-        while pending:
-            for each in self.program.users[pending.pop()]:
-                if each not in found and each in self.reaching:
-                    found.add(each)
-                    pending.append(each)
-        return found
+        return closure(self._users(start), self._users)
+
+    def _users(self, operation: Operation) -> Iterator[Operation]:
+        return (each for each in self.program.users[operation] if each in self.reaching)
 
     def in_step(self, operation: Operation) -> bool:
         """Whether it is computed anew in each step: in the innermost loop around one, or where a generator makes its
