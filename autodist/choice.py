@@ -7,7 +7,7 @@ from dataclasses import replace
 from autodist import catalog
 from autodist.config import Config, Strategy
 from autodist.deep import deep
-from autodist.footprint import Uncounted, footprint
+from autodist.footprint import Footprint, Uncounted, footprint
 from autodist.interpreter import Interpreter, Plan
 from autodist.models import trained_models
 from autodist.project import Project
@@ -15,21 +15,32 @@ from autodist.project import Project
 GIB = 2**30
 
 
+def counted(project: Project, config: Config) -> tuple[str, Footprint | Uncounted] | None:
+    """The names of the models that a script trains, and what training holds of them, or why that cannot be counted;
+    None where no model is seen to be trained."""
+    run = Interpreter(project, catalog.load(config.catalog, config.operations), Plan()).run()
+    models = [model.object for model in trained_models(run)]
+    if not models:
+        return None
+    names = " and ".join(dict.fromkeys(model.name.rpartition(".")[2] for model in models))
+    try:
+        return names, footprint(run, models)
+    except Uncounted as unknown:
+        return names, unknown
+
+
 @deep
 def choose(project: Project, config: Config) -> tuple[Config, str]:
     """The options with a strategy, and why it was chosen; empty where nothing had to be."""
     if config.strategy is not Strategy.AUTO:
         return config, ""
-    run = Interpreter(project, catalog.load(config.catalog, config.operations), Plan()).run()
-    models = [model.object for model in trained_models(run)]
-    if not models:
+    found = counted(project, config)
+    if found is None:
         return _replicated(config), ""
-    names = " and ".join(dict.fromkeys(model.name.rpartition(".")[2] for model in models))
-    try:
-        held = footprint(run, models)
-    except Uncounted as unknown:
+    names, held = found
+    if isinstance(held, Uncounted):
         reason = (
-            f"the parameters of {names} cannot be counted without making it ({unknown}); if they do not fit one device"
+            f"the parameters of {names} cannot be counted without making it ({held}); if they do not fit one device"
         )
         return _replicated(config), f"strategy ddp: {reason}, choose --strategy fsdp"
     assert config.device_memory is not None

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from autodist import catalog
+from autodist.choice import counted
 from autodist.config import Config
 from autodist.deep import deep
 from autodist.errors import AutodistError
-from autodist.footprint import Uncounted, footprint
-from autodist.interpreter import Interpreter, Plan
-from autodist.models import trained_models
+from autodist.footprint import Uncounted
 from autodist.plan.measured import Measured
 from autodist.project import Project
 
@@ -18,15 +16,12 @@ MEASURE = "--measure runs it in a copy of its folder and measures it"
 @deep
 def read(project: Project, config: Config) -> Measured:
     """Parameters, gradients and optimizer state. Raises AutodistError where they cannot be counted."""
-    run = Interpreter(project, catalog.load(config.catalog, config.operations), Plan()).run()
-    models = [model.object for model in trained_models(run)]
-    if not models:
+    found = counted(project, config)
+    if found is None:
         raise AutodistError(f"no model is seen to be trained; {MEASURE}", project.entry.path)
-    names = " and ".join(dict.fromkeys(model.name.rpartition(".")[2] for model in models))
-    try:
-        found = footprint(run, models)
-    except Uncounted as unknown:
-        what = f"the parameters of {names} cannot be counted without making it ({unknown})"
-        raise AutodistError(f"{what}; {MEASURE}", project.entry.path) from None
-    weights = found.weights
-    return Measured(count=found.parameters, parameters=weights, gradients=weights, state=found.held - 2 * weights)
+    names, held = found
+    if isinstance(held, Uncounted):
+        what = f"the parameters of {names} cannot be counted without making it ({held})"
+        raise AutodistError(f"{what}; {MEASURE}", project.entry.path)
+    weights = held.weights
+    return Measured(count=held.parameters, parameters=weights, gradients=weights, state=held.held - 2 * weights)
