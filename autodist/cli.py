@@ -227,6 +227,9 @@ def cli() -> None:
 @click.option("--force", is_flag=True, help="Overwrite an output that exists.")
 @click.option("--verify", is_flag=True, help="Run both versions, and write only if they train the same model.")
 @run_options
+@click.option(
+    "--on-preempt", is_flag=True, default=None, help="Save on SIGTERM or SIGUSR1 after a step, and go on there later."
+)
 @click.option("--if-training", is_flag=True, help="Skip files that train nothing, as when several files are given.")
 @script_options
 @click.pass_context

@@ -51,6 +51,7 @@ SWITCHES = (
     "defer-gradient-sync",
     "sharded-checkpoints",
     "meta-device",
+    "on-preempt",
 )
 REPLICATED = (Strategy.DDP, Strategy.ZERO)
 SHARDED = (Strategy.FSDP, Strategy.HSDP)
@@ -75,6 +76,7 @@ class Config:
     shard_unit: str | None = None
     sharded_checkpoints: bool = False
     meta_device: bool = False
+    on_preempt: bool = False
     device_memory: int | None = None
     activation_memory: int | None = None
 
