@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -12,9 +12,10 @@ from autodist.interpreter import Event, Interpreter, Loop
 from autodist.preemption.variables import running, uses
 from autodist.script import Loader, Preemption, TrainingScript
 from autodist.source import Source, argument, last_name
-from autodist.values import NOTHING, Object
+from autodist.values import NOTHING, Function, Object
 
 RANGES = ("range", "trange")
+PUTTING = ("update", "setdefault", "append", "pop")
 STATEFUL = ("torch.optim.lr_scheduler.", "torch.optim.swa_utils.SWALR")
 NO_SAVE = (
     "--on-preempt: the training loop writes no checkpoint with the optimizer's state, so there is nothing to go on "
@@ -239,6 +240,10 @@ class _Places:
                 continue
             seen.add(node)
             yield node
+            for made in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
+                called = (t for t in self.run.values.get(made.func, NOTHING).things if isinstance(t, Function))
+                returned = ((each, t) for t in called for each in ast.walk(t.node) if isinstance(each, ast.Return))
+                pending += [(each.value, t.source) for each, t in returned if each.value is not None]
             for name in (each for each in ast.walk(node) if isinstance(each, ast.Name)):
                 for store in source.stores(name):
                     statement = source.statement(store)
@@ -267,7 +272,6 @@ class _Places:
         node = next(each for each in places if source.parents.get(each) and epochs.node in source.ancestors(each))
         statement = source.statement(node)
         guard = _rank_test(statement, epochs.node, source) if save.on_one_rank else None
-        copied: list[ast.stmt] = [statement]
         replaced: dict[ast.expr, str] = {}
         known = [*_before(inner, source), *([inner] if inner is batches else [])]
         bound = {name for name, use in uses(known) if use != "read"}
@@ -279,44 +283,42 @@ class _Places:
                 "torch.save is given an open file: give it the path, so that the file is written whole or not at all"
             )
             _refuse(save.source, save.node, message)
-        counted = _between(inner, statement, epochs.node, source)
-        for chosen in self._choices(statement, epochs, counted):
+        ahead = list(_between(inner, statement, epochs.node, source))
+        for chosen in self._choices(statement, epochs, ahead):
             names = {n.id for n in ast.walk(chosen) if isinstance(n, ast.Name)} - {number}
             if any(source.stores_within(epochs.node, each) for each in names):
                 message = (
                     "the checkpoint is only written where this holds: inside an epoch another would take its place"
                 )
                 _refuse(source, chosen, f"{message}; write one for going on in each epoch, to a file of its own")
-        copied = [
-            *(each for each in counted if isinstance(each, ast.AugAssign) and ast.unparse(each.target) == number),
-            statement,
-        ]
-        pending = [statement]
+        counted = (each for each in ahead if isinstance(each, ast.AugAssign) and ast.unparse(each.target) == number)
+        copied = [statement, *counted]
+        contents = set(self._contents(save))
+        pending: list[ast.stmt] = [statement]
         while pending:
             for name in _loaded(pending.pop()):
-                stores = [each for each in source.stores(name) if epochs.node in source.ancestors(each)]
-                if not stores or any(_binds(each, name.id) for each in copied) or _is_called(name, source):
+                if not source.stores_within(epochs.node, name.id) or _is_called(name, source):
                     continue
-                made = source.statement(stores[-1])
+                made = [each for each in ahead if name.id in _touched(each)]
+                if made and all(each in copied for each in made):
+                    continue
                 if (
-                    isinstance(made, ast.Assign)
-                    and len(stores) == 1
-                    and made is not statement
-                    and inner not in (made, *source.ancestors(made))
+                    made
+                    and (name in contents or name.id not in bound)
+                    and all(_only_makes(each, name.id) for each in made)
                 ):
-                    if self._is_state(made, name, save) or name.id not in bound and not _computes(made.value):
-                        copied.insert(0, made)
-                        pending.append(made)
+                    if name in contents or not any(_computes(each) for each in made):
+                        copied += [each for each in made if each not in copied]
+                        pending += made
                         continue
                 if name.id not in bound:
-                    replaced[name] = self._stand_in(name, stores, source)
-                elif name in getattr(save.node, "args", [])[:1]:
+                    replaced[name] = self._stand_in(name, source.stores_within(epochs.node, name.id), source)
+                elif made and name in contents and name.id in _named(statement, save):
                     message = (
-                        "what is saved here is put together in several places: write it as one dict, or by one call"
+                        "what is saved here is put together among other things: write it as one dict, or by one call"
                     )
                     _refuse(source, name, message)
-        order = {each: each.lineno for each in copied}
-        return sorted(copied, key=order.__getitem__), guard, replaced
+        return sorted(copied, key=lambda each: each.lineno), guard, replaced
 
     def _choices(self, statement: ast.stmt, epochs: Loop, ahead: list[ast.stmt]) -> Iterator[ast.expr]:
         """The conditions in an epoch by which a checkpoint is written, but for ranks and every so many epochs."""
@@ -332,12 +334,7 @@ class _Places:
                 parts = above.test.values if isinstance(above.test, ast.BoolOp) else [above.test]
                 yield from (each for each in parts if not _counts(each) and not _asks_rank(each))
 
-    def _is_state(self, made: ast.Assign, name: ast.Name, save: Event) -> bool:
-        """Whether a statement makes what is saved."""
-        contents = set(self._contents(save))
-        return name in contents and made.value in contents
-
-    def _stand_in(self, name: ast.Name, stores: list[ast.Name], source: Source) -> str:
+    def _stand_in(self, name: ast.Name, stores: Iterable[ast.Name], source: Source) -> str:
         """What stands for a value that an epoch has only at its end."""
         above = source.parents[name]
         if isinstance(above, ast.Dict):
@@ -415,14 +412,37 @@ def _asks_rank(test: ast.expr) -> bool:
     return any(word in ast.unparse(test).lower() for word in ("rank", "is_main", "master"))
 
 
-def _between(inner: ast.stmt, statement: ast.stmt, epochs: ast.AST, source: Source) -> list[ast.stmt]:
-    """The statements of a loop's body between two of them."""
-    assert isinstance(epochs, (ast.For, ast.While))
-    first, last = (
-        next(at for at, each in enumerate(epochs.body) if each is node or each in source.ancestors(node))
-        for node in (inner, statement)
-    )
-    return epochs.body[first + 1 : last]
+def _between(inner: ast.stmt, statement: ast.stmt, epochs: ast.AST, source: Source) -> Iterator[ast.stmt]:
+    """The statements of a loop's body that are run after one of them and ahead of another."""
+    node: ast.AST = statement
+    while node is not epochs:
+        if isinstance(node, ast.stmt):
+            block = source.block(node)
+            ahead = block[: block.index(node)]
+            first = next(
+                (at for at, each in enumerate(ahead, 1) if each is inner or each in source.ancestors(inner)), 0
+            )
+            yield from ahead[first:]
+        node = source.parents[node]
+
+
+def _touched(statement: ast.stmt) -> set[str]:
+    """Variables that a statement binds, or puts something into: `state["epoch"] = epoch`, `state.update(more)`."""
+    found = {name for name, use in uses([statement]) if use != "read"}
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name):
+            found.add(node.value.id)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            holder = node.value.func.value if isinstance(node.value.func, ast.Attribute) else None
+            found |= {holder.id} if isinstance(holder, ast.Name) and last_name(node.value.func) in PUTTING else set()
+    return found
+
+
+def _only_makes(statement: ast.stmt, name: str) -> bool:
+    """Whether a statement does nothing but make what a variable holds."""
+    if isinstance(statement, ast.If):
+        return all(_only_makes(each, name) for each in (*statement.body, *statement.orelse))
+    return isinstance(statement, (ast.Assign, ast.AugAssign, ast.Expr)) and _touched(statement) == {name}
 
 
 def _before(inner: ast.stmt, source: Source) -> list[ast.AST]:
@@ -447,17 +467,21 @@ def _loaded(statement: ast.stmt) -> list[ast.Name]:
     return [each for each in ast.walk(statement) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
 
 
-def _binds(statement: ast.stmt, name: str) -> bool:
-    return any(each == (name, "bound") for each in uses([statement]))
-
-
 def _is_called(name: ast.Name, source: Source) -> bool:
     above = source.parents[name]
     return isinstance(above, ast.Call) and above.func is name
 
 
-def _computes(value: ast.expr) -> bool:
-    """Whether a value is more than what a checkpoint is put together from: paths, states and the like."""
-    calls = [each for each in ast.walk(value) if isinstance(each, ast.Call)]
-    plain = all(last_name(each.func) in ("state_dict", "join", "format", "dict", "Path", "str") for each in calls)
-    return not plain or not isinstance(value, (ast.Dict, ast.JoinedStr, ast.Call, ast.BinOp, ast.Constant))
+def _named(statement: ast.stmt, save: Event) -> set[str]:
+    """The variables that are saved as they are."""
+    args = save.node.args[:1] if isinstance(save.node, ast.Call) else []
+    return {each.id for each in args if isinstance(each, ast.Name)} & {n.id for n in _loaded(statement)}
+
+
+def _computes(statement: ast.stmt) -> bool:
+    """Whether a statement does more than put together what is saved: paths, states and the like."""
+    calls = [each for each in ast.walk(statement) if isinstance(each, ast.Call)]
+    if not all(last_name(each.func) in ("state_dict", "join", "format", "dict", "Path", "str") for each in calls):
+        return True
+    plain = (ast.Dict, ast.JoinedStr, ast.Call, ast.BinOp, ast.Constant)
+    return not isinstance(statement, ast.Assign) or not isinstance(statement.value, plain)
