@@ -19,7 +19,7 @@ from autodist.preemption import preemption
 from autodist.project import Project
 from autodist.repeats import without_repeats
 from autodist.result import Converted, Result
-from autodist.rule import Applicability, Context, Diagnostic, Finding, Rule, Severity
+from autodist.rule import Applicability, Context, Diagnostic, Finding, Fix, Rule, Severity
 from autodist.script import TrainingScript
 from autodist.source import Source
 
@@ -68,7 +68,7 @@ def _preemptible(project: Project, result: Result, config: Config) -> Result:
             "--on-preempt: the conversion joins no process group that could agree to end", project.entry.path
         )
     files = (replace(entry, after=_converted(made.entry, found).after), *result.files[1:])
-    told = (replace(each, source=entry.source, line=_line_before(entry, each.line) or 1, fix=None) for each in found)
+    told = (replace(each, source=entry.source, line=_line_before(entry, each.line) or 1, fix=Fix(())) for each in found)
     return Result(files, (*result.diagnostics, *told))
 
 

@@ -79,9 +79,9 @@ class Preemption:
             set_generators(ranks[{d}.get_rank()])
         self.place = {}
 
-    def save(self, state, path):
+    def save(self, state, path, **options):
         """Write a checkpoint whole, or not at all."""
-        {torch}.save({**state, "interrupted": self.place} if self.place else state, f"{path}.part")
+        {torch}.save({**state, "interrupted": self.place} if self.place else state, f"{path}.part", **options)
         {os}.replace(f"{path}.part", path)
 
     def load(self, path, **options):
@@ -113,8 +113,8 @@ VALUE = '''\
         if over_ranks == "own":
             raise SystemExit(f"{name} is each rank's own: start {len(ranks)} ranks, as there were")
         if over_ranks == "sum":
-            share, rest = divmod(sum(ranks), {d}.get_world_size())
-            return share + rest if {d}.get_rank() == 0 else share
+            total, size = sum(ranks), {d}.get_world_size()
+            return total // size + total % size * ({d}.get_rank() == 0)
         if over_ranks == "mean" and isinstance(ranks[0], list):
             return [sum(each) / len(each) for each in zip(*ranks)]
         return sum(ranks) / len(ranks) if over_ranks == "mean" else ranks[0]
@@ -333,8 +333,8 @@ def _edits(found: Preemption, d: str) -> Iterator[Edit]:
     enter = f"preemption.enter({found.loader})\n" + "".join(map(_restored, found.running))
     yield InsertBefore(found.batches, enter)
     yield Prepend(found.batches, "preemption.batches += 1\n")
-    numbered = found.batches.iter
-    if isinstance(numbered, ast.Call) and last_name(numbered.func) == "enumerate":
+    calls = [each for each in ast.walk(found.batches.iter) if isinstance(each, ast.Call)]
+    for numbered in (each for each in calls if last_name(each.func) == "enumerate"):
         first = argument(numbered, "start", 1)
         if first is None:
             yield SetArgument(numbered, "start", "preemption.batches", 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from autodist.config import Config
+from autodist.config import Config, Strategy
 from autodist.convert import convert
 from autodist.project import Project
 
@@ -378,8 +378,8 @@ if __name__ == "__main__":
 """
 
 
-def preemptible(text: str, folder: Path) -> str:
+def preemptible(text: str, folder: Path, strategy: Strategy = Strategy.DDP) -> str:
     """A script's conversion that can be gone on with."""
     folder.mkdir(exist_ok=True)
     (folder / "train.py").write_text(text)
-    return convert(Project.load(folder / "train.py"), Config(on_preempt=True)).entry.after
+    return convert(Project.load(folder / "train.py"), Config(strategy, on_preempt=True)).entry.after

@@ -16,6 +16,11 @@ from autodist.values import NOTHING, Function, Object
 
 RANGES = ("range", "trange")
 PUTTING = ("update", "setdefault", "append", "pop")
+SIGNALS = ("SIGTERM", "SIGUSR1")
+PLAIN = ("tqdm", "track", "len")
+"""What gives a loader's batches as they are."""
+GATHERING = "consolidate_state_dict"
+"""Of an optimizer whose state is shared out, ahead of its state dict."""
 STATEFUL = ("torch.optim.lr_scheduler.", "torch.optim.swa_utils.SWALR")
 NO_SAVE = (
     "--on-preempt: the training loop writes no checkpoint with the optimizer's state, so there is nothing to go on "
@@ -47,6 +52,7 @@ class _Places:
     run: Interpreter
 
     def found(self) -> Preemption:
+        self._check_group()
         loader, sampler = self._loader()
         step, batches = self._step(loader)
         epochs = self._epochs(step, batches)
@@ -67,12 +73,21 @@ class _Places:
         assert inner is not None and isinstance(save.node, ast.Call) and isinstance(load.node, ast.Call)
         copied, guard, replaced = self._copied(save, epochs, inner, batches.node, number)
         values = self.script.values
-        variables = running(batches.node, source, values)
+        saved = {n.id for each in self._contents(save) for n in ast.walk(each) if isinstance(n, ast.Name)}
+        variables = [
+            each for each in running(batches.node, source, values) if each.attributes is None or each.code not in saved
+        ]
         told = {name for each in copied for name, _ in uses([each])} | {each.code for each in variables}
         told |= {
             ast.unparse(n) for each in self._contents(save) for n in ast.walk(each) if isinstance(n, ast.Attribute)
         }
         lasting = [each for each in running(epochs.node, source, values, inner) if each.code not in told | {number}]
+        for one in (*variables, *lasting):
+            if "held" in dict(one.attributes or ()).values():
+                message = (
+                    f"`{one.code}` changes in each step, and is a metric or holds a model: save its state, and load it"
+                )
+                _refuse(source, batches.node, message)
         name = next(each.loader for each in loader.epochs if each.statement is batches.node)
         assert name is not None
         return Preemption(
@@ -94,6 +109,24 @@ class _Places:
             lasting=tuple(lasting),
             states=tuple(self._states(epochs.node, source)),
         )
+
+    def _check_group(self) -> None:
+        for source in self.script.project.sources:
+            for node in ast.walk(source.tree):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) == "signal.signal":
+                    if any(last_name(each) in SIGNALS for each in ast.walk(node)):
+                        _refuse(
+                            source,
+                            node,
+                            "the script listens to this signal itself: take its handler out, or leave the option",
+                        )
+        for event in self.run.of("init_process_group"):
+            told = ast.walk(event.node) if isinstance(event.node, ast.Call) else ()
+            if any(isinstance(each, ast.Constant) and each.value == "nccl" for each in told):
+                message = (
+                    'ranks agree by a number on the CPU, which NCCL does not take: "cpu:gloo,cuda:nccl" takes both'
+                )
+                _refuse(event.source, event.node, message)
 
     # ---------------------------------------------------------------- loops
 
@@ -132,9 +165,31 @@ class _Places:
         for event in self.run.of("step"):
             for loop in event.loops:
                 if loop.node in passes and isinstance(loop.node, ast.For):
+                    self._check_numbers(loop.node, loop.source, loader)
                     return event, loop
         message = "the loop over this loader's batches has no name for it, or is no `for` loop: nothing can be left out"
         _refuse(loader.source, loader.node, message)
+
+    def _check_numbers(self, loop: ast.For, source: Source, loader: Loader) -> None:
+        """Whether nothing around the loader counts its batches but `enumerate`, which can be told where to begin."""
+        named = [
+            source.statement(each) for n in ast.walk(loop.iter) if isinstance(n, ast.Name) for each in source.stores(n)
+        ]
+        made = [
+            (each.value, PLAIN) for each in named if isinstance(each, ast.Assign) and loop not in source.ancestors(each)
+        ]
+        for value, known in [(loop.iter, (*PLAIN, "enumerate")), *made]:
+            if any(each is loader.node for each in ast.walk(value)):
+                continue
+            for call in (each for each in ast.walk(value) if isinstance(each, ast.Call)):
+                given = [*call.args, *(each.value for each in call.keywords if each.arg == "iterable")]
+                passes_on = any(self.run.values.get(each, NOTHING).objects("loader") for each in given)
+                passes_on = passes_on or any(isinstance(each, ast.Call) for each in given)
+                if passes_on and last_name(call.func) not in known:
+                    message = f"`{last_name(call.func)}` stands between this loop and its loader, and may count batches"
+                    _refuse(
+                        source, loop, f"{message}: loop over the loader, by enumerate() or a progress bar if need be"
+                    )
 
     def _epochs(self, step: Event, batches: Loop) -> Loop:
         at = [loop.node for loop in step.loops].index(batches.node)
@@ -148,7 +203,9 @@ class _Places:
     def _numbers(self, epochs: Loop, source: Source) -> tuple[str, ast.expr | None]:
         """The variable that counts epochs, and the expression that it begins with."""
         node = epochs.node
-        later = "it begins with the same epoch whatever was loaded: let it begin with the epoch of the checkpoint"
+        later = (
+            "this loop begins with the same epoch whatever was loaded: let it begin with the epoch of the checkpoint"
+        )
         if isinstance(node, ast.While):
             counted = [each.target for each in ast.walk(node) if isinstance(each, ast.AugAssign)]
             tested = {ast.unparse(each) for each in ast.walk(node.test) if isinstance(each, (ast.Name, ast.Attribute))}
@@ -276,6 +333,10 @@ class _Places:
         known = [*_before(inner, source), *([inner] if inner is batches else [])]
         bound = {name for name, use in uses(known) if use != "read"}
         assert isinstance(save.node, ast.Call)
+        if len(save.node.args) < 2:
+            _refuse(
+                save.source, save.node, "torch.save is given its state and its path by position alone here: write so"
+            )
         path = argument(save.node, "f", 1)
         opened = list(save.source.stores(path)) if isinstance(path, ast.Name) else []
         if any(isinstance(save.source.parents[each], ast.withitem) for each in opened):
@@ -292,7 +353,9 @@ class _Places:
                 )
                 _refuse(source, chosen, f"{message}; write one for going on in each epoch, to a file of its own")
         counted = (each for each in ahead if isinstance(each, ast.AugAssign) and ast.unparse(each.target) == number)
-        copied = [statement, *counted]
+        calls = [(each, each.value) for each in ahead if isinstance(each, ast.Expr)]
+        gathered = (each for each, call in calls if isinstance(call, ast.Call) and last_name(call.func) == GATHERING)
+        copied = [statement, *counted, *gathered]
         contents = set(self._contents(save))
         pending: list[ast.stmt] = [statement]
         while pending:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
-from autodist.carried import grown, written
 from autodist.script import Running
 from autodist.source import Source
 from autodist.spread import MEAN, Spread
 from autodist.values import NOTHING, Object, Value
 
+CHANGING = frozenset("append appendleft extend insert add update pop popleft remove discard clear setdefault".split())
+METRICS = frozenset(["torchmetrics", "torcheval", "ignite"])
+"""Libraries whose objects keep what they have seen to themselves."""
 BLOCKS = (ast.For, ast.AsyncFor, ast.While, ast.If, ast.Try, ast.Match)
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 SCOPES = (*DEFINITIONS, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -116,7 +119,10 @@ def running(
     for name in sorted(kept):
         stores = [n for n in within if isinstance(n, ast.Name) and n.id == name and _stores(n)]
         if not any(_has_role(each, values) for each in stores):
-            found[name] = Running(name, _over_ranks(stores, values), name in ahead)
+            over = _over_ranks(stores, values)
+            if over == "same" and any(_goes_by_rank(each, loop, source, values) for each in stores):
+                over = "own"
+            found[name] = Running(name, over, name in ahead)
     made = {name for name, use in round_ if use == "bound"} - kept
     called = [part for each in _methods(within, loop, source) for part in ast.walk(each)]
     for node in (*within, *called):
@@ -124,7 +130,10 @@ def running(
             if node in called and not each.code.startswith("self."):
                 continue
             if each.code.partition(".")[0] not in made:
-                found.setdefault(each.code, each)
+                apart = each.over_ranks == "same" and _goes_by_rank(node, loop, source, values)
+                each = replace(each, over_ranks="own") if apart else each
+                known = found.get(each.code, each)
+                found[each.code] = each if known.over_ranks == each.over_ranks else replace(each, over_ranks="own")
     attributes = [n for n in (*within, *called) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
     read = {ast.unparse(n) for n in attributes if isinstance(n.ctx, ast.Load)}
     for code in sorted({ast.unparse(n) for n in attributes if not isinstance(n.ctx, ast.Load)} & read - found.keys()):
@@ -174,6 +183,13 @@ def _has_role(node: ast.expr, values: Mapping[ast.expr, Value]) -> bool:
     return any(isinstance(each, Object) and each.roles for each in values.get(node, NOTHING).things)
 
 
+def _of_attribute(value: Value) -> str:
+    """The same of an attribute: "held" where it is a module or the like, whose state is not for it to keep."""
+    if any(isinstance(each, Object) and each.roles for each in value.things):
+        return "held"
+    return "own" if value.things else OVER_RANKS.get(value.spread, "own")
+
+
 def _over_ranks(stores: Iterable[ast.expr], values: Mapping[ast.expr, Value]) -> str:
     spreads = {values[each].spread for each in stores if each in values}
     spreads = spreads - {Spread.SAME} or spreads
@@ -182,25 +198,49 @@ def _over_ranks(stores: Iterable[ast.expr], values: Mapping[ast.expr, Value]) ->
 
 def _changed(node: ast.stmt, values: Mapping[ast.expr, Value]) -> Iterator[Running]:
     """What a statement changes in place: a list that grows, an attribute that counts, an object of the script."""
-    entry = written(node) or grown(node)
-    if entry is not None:
-        root, parts = entry
-        if isinstance(node, (ast.Assign, ast.AugAssign)) and isinstance(root, ast.Name):
-            direct = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
-            if isinstance(direct, ast.Name):
-                return
-        if _has_role(root, values) or isinstance(root, ast.Attribute) and _has_role(root.value, values):
-            return
-        over = _over_ranks(parts, values)
-        counts = isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute)
-        joins = over == "same" or counts or over == "mean" and grown(node) is not None
-        yield Running(ast.unparse(root), over if joins else "own")
-    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
-        holder = node.value.func.value
-        things = values.get(holder, NOTHING).things
-        ours = [each for each in things if isinstance(each, Object) and each.cls is not None and not each.is_writer]
-        if ours and isinstance(holder, (ast.Name, ast.Attribute)) and not _has_role(holder, values):
-            if ast.unparse(holder) != "self":
-                kept = {name: value for each in ours for name, value in each.attributes.items()}
-                spreads = [(name, OVER_RANKS.get(value.spread, "own")) for name, value in kept.items()]
-                yield Running(ast.unparse(holder), "own", attributes=tuple(sorted(spreads)))
+    call = node.value if isinstance(node, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+        target, given = call.func.value, [*call.args, *(each.value for each in call.keywords)]
+        changes = call.func.attr in CHANGING or call.func.attr.endswith("_") and not call.func.attr.startswith("_")
+    elif isinstance(node, (ast.Assign, ast.AugAssign)):
+        target, given = node.target if isinstance(node, ast.AugAssign) else node.targets[0], [node.value]
+        changes = (
+            isinstance(target, ast.Subscript) or isinstance(node, ast.AugAssign) and not isinstance(target, ast.Name)
+        )
+    else:
+        return
+    root = target
+    while isinstance(root, ast.Subscript):
+        given.append(root.slice)
+        root = root.value
+    if not isinstance(root, (ast.Name, ast.Attribute)) or ast.unparse(root) == "self" or _has_role(root, values):
+        return
+    if isinstance(root, ast.Attribute) and _has_role(root.value, values):
+        return
+    things = [each for each in values.get(root, NOTHING).things if isinstance(each, Object)]
+    ours = [each for each in things if each.cls is not None and not each.is_writer]
+    if ours and root is target and call is not None:
+        spreads = {name: _of_attribute(value) for each in ours for name, value in each.attributes.items()}
+        yield Running(ast.unparse(root), "own", attributes=tuple(sorted(spreads.items())))
+    elif any(each.name.partition(".")[0] in METRICS for each in things):
+        yield Running(ast.unparse(root), "own", attributes=(("", "held"),))
+    elif changes and all(each.name.startswith("collections.") or each.cls is not None for each in things):
+        over = _over_ranks(given, values)
+        grows = isinstance(call, ast.Call) and root is target and over == "mean" and call.func.attr == "append"  # type: ignore[attr-defined]
+        counts = isinstance(target, ast.Attribute) and isinstance(node, ast.AugAssign)
+        yield Running(ast.unparse(root), over if over == "same" or grows or counts else "own")
+
+
+def _goes_by_rank(node: ast.AST, loop: ast.stmt, source: Source, values: Mapping[ast.expr, Value]) -> bool:
+    """Whether a rank's own samples decide if a statement of a loop is run, or how often."""
+    for above in source.ancestors(node):
+        if above is loop:
+            return False
+        asked = (
+            above.test if isinstance(above, (ast.If, ast.While)) else above.iter if isinstance(above, ast.For) else None
+        )
+        if asked is not None and any(
+            isinstance(n, ast.expr) and values.get(n, NOTHING).spread.is_local for n in ast.walk(asked)
+        ):
+            return True
+    return False

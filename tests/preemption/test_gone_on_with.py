@@ -12,6 +12,8 @@ import torch
 from conftest import forked
 from resuming import ACCUMULATING, METERS, NOISY, PLAIN, TRAINER, preemptible
 
+from autodist.config import Strategy
+
 KILLED = """\
 import os, runpy, signal
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -34,6 +36,14 @@ LISTED = PLAIN.replace("        total, correct = 0.0, 0\n", "        losses, cor
     "total += loss.item()", "losses.append(loss.item())"
 )
 LISTED = LISTED.replace("{total / len(train_loader):.4f}", "{sum(losses) / len(losses):.4f}")
+HISTORY = PLAIN.replace(
+    "    start_epoch, best = 0, 0.0", '    history = {"loss": [], "acc": []}\n    start_epoch, best = 0, 0.0'
+)
+HISTORY = HISTORY.replace(
+    "        best = max(best, acc)\n",
+    '        best = max(best, acc)\n        history["acc"].append(acc)\n        print(history["acc"])\n',
+)
+STRATEGIES = {"fsdp": Strategy.FSDP, "zero": Strategy.ZERO}
 RUNS = {
     "one rank more": (PLAIN, 2, 3, 11, "SIGTERM"),
     "one rank left": (PLAIN, 2, 1, 16, "SIGUSR1"),
@@ -43,6 +53,9 @@ RUNS = {
     "accumulated, a schedule not saved": (ACCUMULATING, 2, 1, 5, "SIGTERM"),
     "noise of all generators": (NOISY, 2, 2, 9, "SIGTERM"),
     "a list": (LISTED, 2, 3, 12, "SIGTERM"),
+    "a history": (HISTORY, 2, 1, 17, "SIGTERM"),
+    "fsdp": (PLAIN, 2, 3, 13, "SIGTERM"),
+    "zero": (PLAIN, 2, 1, 12, "SIGTERM"),
 }
 
 
@@ -67,7 +80,7 @@ def close(first: Any, second: Any) -> bool:
 @pytest.mark.parametrize("name", RUNS)
 def test_goes_on_where_it_was(name: str, tmp_path: Path) -> None:
     text, before, after, step, by = RUNS[name]
-    made = preemptible(text, tmp_path / "whole")
+    made = preemptible(text, tmp_path / "whole", STRATEGIES.get(name, Strategy.DDP))
     for folder in (tmp_path / "whole", tmp_path / "cut"):
         folder.mkdir(exist_ok=True)
         (folder / "train.py").write_text(made)
@@ -108,6 +121,37 @@ def test_reads_as_an_expert_writes_it(tmp_path: Path) -> None:
     assert "preemption.begin(scaler=scaler, scheduler=scheduler)" in preemptible(ACCUMULATING, tmp_path / "counted")
     assert "if (i + 1) % accum == 0 and preemption.agreed():" in preemptible(ACCUMULATING, tmp_path / "counted")
     assert not re.search(r"import autodist|from autodist", made)
+
+
+COUNTED = {
+    "total += loss.item()": ("total", "mean"),
+    "correct += (out.argmax(1) == y).sum().item()": ("correct", "sum"),
+    "count = count + len(y)": ("count", "sum"),
+    "steps += 1": ("steps", "same"),
+    "if loss.item() > 1:\n                high += 1": ("high", "own"),
+    "for label in y.tolist():\n                by_label[label] = by_label.get(label, 0) + 1": ("by_label", "own"),
+    "for label in y.tolist():\n                matrix[label] += 1": ("matrix", "own"),
+    "smooth = 0.9 * smooth + 0.1 * loss.item()": ("smooth", "mean"),
+    "seen.append(len(seen))": ("seen", "same"),
+    "means.append(loss.item())": ("means", "same"),  # reduced there
+    "worst = max(worst, loss.item())": ("worst", "own"),
+}
+
+
+@pytest.mark.parametrize("line", COUNTED)
+def test_how_variables_lie_over_the_ranks(line: str, tmp_path: Path) -> None:
+    name, over_ranks = COUNTED[line]
+    if name in ("total", "correct"):
+        text = PLAIN
+    else:
+        empty = {"by_label": "{}", "matrix": "torch.zeros(3)", "seen": "[]", "means": "[]"}.get(name, "0")
+        text = PLAIN.replace(
+            "        total, correct = 0.0, 0\n", f"        total, correct = 0.0, 0\n        {name} = {empty}\n"
+        )
+        text = text.replace(
+            "            total += loss.item()\n", f"            total += loss.item()\n            {line}\n"
+        )
+    assert f'{name} = preemption.value("{name}", {name}, "{over_ranks}")' in preemptible(text, tmp_path)
 
 
 def test_what_is_saved_at_the_end_is_none_inside(tmp_path: Path) -> None:

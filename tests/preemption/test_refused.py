@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from resuming import PLAIN
 
+from autodist import registry
 from autodist.cli import cli
 
 LOAD = PLAIN[PLAIN.index('    if os.path.exists("last.pt")') : PLAIN.index("    for epoch in")]
@@ -48,6 +49,22 @@ SIBLINGS = {
         "only written",
     ),
     "an open file": ({WRITE: f'with open("last.pt", "wb") as f:\n            {WRITE[:-10]}f)'}, "give it the path"),
+    "numbered beside": (
+        {"for x, y in train_loader:": "for i, (x, y) in zip(range(99), train_loader):"},
+        "`zip` stands between",
+    ),
+    "numbered before": (
+        {"        for x, y in train_loader:": "        it = enumerate(train_loader)\n        for i, (x, y) in it:"},
+        "`enumerate` stands",
+    ),
+    "a handler of its own": (
+        {"def main():": "import signal\n\n\nsignal.signal(signal.SIGTERM, print)\n\n\ndef main():"},
+        "listens to this signal itself",
+    ),
+    "put together among other things": (
+        {WRITE: f'if acc > 2:\n            checkpoint["note"] = 1\n            print(acc)\n        {WRITE}'},
+        "put together among other things",
+    ),
     "a sampler of its own": (
         {LOADER: LOADER.replace("shuffle=True", "sampler=torch.utils.data.WeightedRandomSampler(torch.ones(96), 96)")},
         "drawn by a sampler of the script's own",
@@ -86,3 +103,23 @@ def test_says_what_is_missing(name: str, tmp_path: Path) -> None:
     errors = [line for line in done.output.splitlines() if "error" in line]
     assert len(errors) == 1 and "--on-preempt" in errors[0] and reason in errors[0]
     assert not (tmp_path / "train_ddp.py").exists()
+
+
+HAND_WRITTEN = registry.examples("AD311")[0].before
+
+
+def test_a_script_that_is_distributed_by_hand(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    for backend, code in (("gloo", 0), ("nccl", 2)):
+        path.write_text(HAND_WRITTEN.replace('"gloo"', f'"{backend}"'))
+        done = CliRunner().invoke(cli, ["convert", str(path), "--on-preempt", "--force"])
+        assert done.exit_code == code, done.output
+    assert "which NCCL does not take" in done.output
+    assert "if preemption.agreed():" in (tmp_path / "train_ddp.py").read_text()
+
+
+def test_options_that_exclude_each_other(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PLAIN)
+    options = ["--on-preempt", "--strategy", "fsdp", "--sharded-checkpoints"]
+    done = CliRunner().invoke(cli, ["convert", str(tmp_path / "train.py"), *options])
+    assert done.exit_code == 2 and "leave out --sharded-checkpoints" in done.output
