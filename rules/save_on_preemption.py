@@ -131,6 +131,27 @@ STATES = {
         self.place["states"] = {name: each.state_dict() for name, each in self.states.items()}
         self.keep({**values, "gen""",
 }
+SHIELD = '''\
+def shield_worker():
+    """Leave signals to the whole process group, as torchrun sends them, to the rank: a worker obeys its rank alone."""
+    {signal}.pthread_sigmask({signal}.SIG_BLOCK, [{signal}.SIGTERM, {signal}.SIGUSR1])
+    {threading}.Thread(target=obey_rank, daemon=True).start()
+
+
+'''
+OBEY = '''\
+def obey_rank():
+    """End once the rank, and nobody else, says so."""
+    while {signal}.sigwaitinfo([{signal}.SIGTERM]).si_pid != {os}.getppid():
+        pass
+    {os}._exit(0)
+
+
+'''
+SHIELDED = """\
+            {signal}.signal(number, self.note)
+        {os}.register_at_fork(after_in_child=shield_worker)
+"""
 INSTANCE = "preemption = Preemption()\n\n\n"
 SAMPLER = '''\
 class ResumableSampler({sampler}):
@@ -303,8 +324,13 @@ def _defined(script: TrainingScript, context: Context, found: Preemption) -> Pla
         preemption = preemption.replace(old, new)
     if found.running or found.lasting:
         preemption = preemption.replace("\n    def go_on", f"{VALUE}\n    def go_on")
+    shields: tuple[str, ...] = ()
+    if any("num_workers" in each.text for each in script.project.sources):
+        names["threading"], more = imported(context, source, "threading")
+        edits, shields = (*edits, *more), (SHIELD, OBEY)
+        preemption = preemption.replace("            {signal}.signal(number, self.note)\n", SHIELDED)
     functions = (GENERATORS.replace(", {more}", own), SET_GENERATORS.replace("    {more}\n", took))
-    for code in (*functions, PREEMPTED, preemption, SAMPLER, INSTANCE):
+    for code in (*functions, *shields, PREEMPTED, preemption, SAMPLER, INSTANCE):
         edits = (*edits, *defined(script, source, _named(code, names)))
     return edits
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +124,28 @@ def test_reads_as_an_expert_writes_it(tmp_path: Path) -> None:
     assert "preemption.begin(scaler=scaler, scheduler=scheduler)" in preemptible(ACCUMULATING, tmp_path / "counted")
     assert "if (i + 1) % accum == 0 and preemption.agreed():" in preemptible(ACCUMULATING, tmp_path / "counted")
     assert not re.search(r"import autodist|from autodist", made)
+
+
+def test_torchrun_hands_the_signal_on(tmp_path: Path) -> None:
+    """To the workers of loaders, too, which belong to the process group of their rank."""
+    text = PLAIN.replace("shuffle=True)", "shuffle=True, num_workers=1, persistent_workers=True)")
+    slow = "            optimizer.step()\n            time.sleep(0.2)\n"
+    text = text.replace("import os\n", "import os\nimport time\n").replace("            optimizer.step()\n", slow)
+    (tmp_path / "train.py").write_text(preemptible(text, tmp_path))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "train.py"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    running = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 40
+        while not (tmp_path / "last.pt").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        running.terminate()
+        errors = running.communicate(timeout=20)[1]
+    finally:
+        running.kill()
+    place = torch.load(tmp_path / "last.pt", weights_only=False).get("interrupted", {})
+    assert place.get("samples", 0) % 12 == 0 and place.get("epoch", 0) > 0, errors
 
 
 COUNTED = {
