@@ -74,7 +74,7 @@ class Preemption:
 
     def go_on(self):
         """Set the generators to what they were; on another number of ranks these draw anew."""
-        ranks = self.place["values"]["generators"] if self.place else []
+        ranks = self.place["values"]["generators"]
         if len(ranks) == {d}.get_world_size():
             set_generators(ranks[{d}.get_rank()])
         self.place = {}
@@ -161,7 +161,8 @@ class ResumableSampler({sampler}):
 
     def __iter__(self):
         seen, self.seen = self.seen, 0
-        preemption.go_on()  # not before: the loader has drawn the seed of its workers by now
+        if seen:
+            preemption.go_on()  # not before: the loader has drawn the seed of its workers by now
         return {itertools}.islice(super().__iter__(), seen // self.num_replicas, None)
 
 
@@ -348,7 +349,7 @@ def _edits(found: Preemption, d: str) -> Iterator[Edit]:
     yield ReplaceExpr(found.sampler.func, "ResumableSampler")
     yield ReplaceExpr(found.load.func, "preemption.load")
     yield ReplaceExpr(found.save.func, "preemption.save")
-    told = ", ".join(f"{code.rpartition('.')[2]}={code}" for code in found.states)
+    told = ", ".join(f"{code.removeprefix('self.').replace('.', '_')}={code}" for code in found.states)
     ahead = f"preemption.begin({told})\n" + "".join(map(_restored, found.lasting))
     if found.start is not None:
         yield WrapExpr(found.start, "preemption.start({})")

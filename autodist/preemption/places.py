@@ -58,8 +58,8 @@ class _Places:
         epochs = self._epochs(step, batches)
         source = epochs.source
         assert isinstance(batches.node, ast.For) and isinstance(epochs.node, (ast.For, ast.While))
-        save = self._save(epochs, batches)
-        load = self._load(save, step)
+        load = self._load(epochs, step)
+        save = self._save(epochs, batches, load)
         for each, what in ((batches, "the loop over batches"), (save, "torch.save"), (load, "torch.load")):
             if each.source is not source:
                 where = each.source.path.name
@@ -198,7 +198,19 @@ class _Places:
             _refuse(
                 batches.source, batches.node, "no loop over epochs is around this one: there is no number to go on at"
             )
-        return around[-1]
+        found = around[-1]
+        ways = set()
+        for event in self.run.of("step"):
+            if found.node in [loop.node for loop in event.loops]:
+                calls = [call.node for call in event.calls if call.node is not None]
+                ways.add(tuple(call for call in calls if found.node not in found.source.ancestors(call)))
+        outside = {len(each) for each in ways}
+        if len(around) > 1 or len({each[: min(outside)] for each in ways}) > 1:
+            message = (
+                "this loop over epochs is run several times: a checkpoint does not say in which of them it was written"
+            )
+            _refuse(found.source, found.node, message)
+        return found
 
     def _numbers(self, epochs: Loop, source: Source) -> tuple[str, ast.expr | None]:
         """The variable that counts epochs, and the expression that it begins with."""
@@ -270,7 +282,7 @@ class _Places:
 
     # ---------------------------------------------------------------- the checkpoint
 
-    def _save(self, epochs: Loop, batches: Loop) -> Event:
+    def _save(self, epochs: Loop, batches: Loop, load: Event) -> Event:
         """Where an epoch writes a checkpoint that holds the optimizer's state."""
         states = {each.node for each in self.run.of("optimizer_state_dict")}
         found = []
@@ -284,7 +296,19 @@ class _Places:
                 found.append(event)
         if not found:
             raise AutodistError(NO_SAVE, epochs.source.path, getattr(epochs.node, "lineno", None))
-        return min(found, key=lambda each: (len(list(each.source.conditions(each.node))), -each.order))
+        best = min(found, key=lambda each: (*_likeness(each, load), -each.order))
+        if any(isinstance(each, (ast.Tuple, ast.List)) for each in self._saved(best)):
+            _refuse(best.source, best.node, "the checkpoint is no dict, to which the place in an epoch could be added")
+        return best
+
+    def _saved(self, event: Event) -> list[ast.expr]:
+        """What a call saves: its argument, or what that has been set to."""
+        assert isinstance(event.node, ast.Call)
+        state = event.node.args[0] if event.node.args else None
+        if not isinstance(state, ast.Name):
+            return [state] if state is not None else []
+        made = map(event.source.statement, event.source.stores(state))
+        return [each.value for each in made if isinstance(each, ast.Assign) and state.id == last_name(each.targets[0])]
 
     def _contents(self, event: Event) -> Iterator[ast.AST]:
         """The expressions of what a call saves, through variables and parameters."""
@@ -311,13 +335,13 @@ class _Places:
                     if given is not None and source.home(name) is call.function.node and call.node is not None:
                         pending.append((given, call.source))
 
-    def _load(self, save: Event, step: Event) -> Event:
+    def _load(self, epochs: Loop, step: Event) -> Event:
         """Where the checkpoint is read again."""
         restored = [each.order for each in self.run.of("optimizer_load_state_dict") if each.order < step.order]
         reads = [each for each in self.run.of("load") if restored and each.order < max(restored)]
         reads = [each for each in reads if isinstance(each.node, ast.Call) and last_name(each.node.func) == "load"]
         if not reads:
-            raise AutodistError(NO_RESUME, save.source.path, getattr(save.node, "lineno", None))
+            raise AutodistError(NO_RESUME, epochs.source.path, getattr(epochs.node, "lineno", None))
         return reads[-1]
 
     def _copied(
@@ -456,6 +480,13 @@ class _Places:
                         source, epochs, f"the checkpoint has no state of `{code}`, which is not known here: save it too"
                     )
                 yield code
+
+
+def _likeness(save: Event, load: Event) -> tuple[bool, int]:
+    """How likely a file is that which is loaded again: by its path, and since it is written in each epoch."""
+    paths = [argument(each.node, "f", at) for each, at in ((save, 1), (load, 0)) if isinstance(each.node, ast.Call)]
+    codes = {ast.unparse(each) for each in paths if each is not None}
+    return len(codes) != 1, len(list(save.source.conditions(save.node)))
 
 
 def _rank_test(statement: ast.stmt, epochs: ast.AST, source: Source) -> ast.expr | None:

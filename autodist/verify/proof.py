@@ -77,8 +77,11 @@ def verify(
     """
     before, after = Path(before).resolve(), Path(after).resolve()
     check_input(before, after, nproc, timeout, workdir, keep)
-    if nnodes < 1 or any(count % nnodes for count in nproc):
+    counts = [*nproc, *([again.ranks] if again is not None else [])]
+    if nnodes < 1 or any(count % nnodes for count in counts):
         raise AutodistError(f"--nodes {nnodes}: the ranks cannot be spread evenly over so many nodes")
+    if again is not None and is_distributed(before):
+        raise AutodistError("--preempt compares with an original in one process, and this one is distributed", before)
     pairs = zip((before, after), modules, strict=True)
     named = {path: name or module_of(path, Source.read(path).tree) or "" for path, name in pairs}
     if workdir is None:
@@ -88,7 +91,6 @@ def verify(
     sharded = any("fully_shard" in text for text in sources(after, *([] if base is None else [base])))
 
     sharing = functools.partial(sharing_refusal, "cuda", sharded, python)
-    counts = [*nproc, *([again.ranks] if again is not None else [])]
     placements = {count: placed(device, count, gpus, sharing) for count in counts}
     records = Path(tempfile.mkdtemp(prefix="autodist-verify-")) if keep is None else keep.resolve()
     records.mkdir(parents=True, exist_ok=True)

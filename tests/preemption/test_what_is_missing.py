@@ -48,6 +48,12 @@ SIBLINGS = {
         {"        checkpoint = {": "        if acc < best:\n            continue\n        checkpoint = {"},
         "only written",
     ),
+    "no dict": (
+        {SAVE: '        torch.save((epoch, model.state_dict(), optimizer.state_dict()), "last.pt")\n'}
+        | {'torch.load("last.pt")': 'dict(zip(("epoch", "model", "optimizer"), torch.load("last.pt")))'},
+        "is no dict",
+    ),
+    "run twice": ({'__main__":\n    main()': '__main__":\n    main()\n    main()'}, "run several times"),
     "an open file": ({WRITE: f'with open("last.pt", "wb") as f:\n            {WRITE[:-10]}f)'}, "give it the path"),
     "numbered beside": (
         {"for x, y in train_loader:": "for i, (x, y) in zip(range(99), train_loader):"},
