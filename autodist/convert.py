@@ -57,18 +57,25 @@ def _preemptible(project: Project, result: Result, config: Config) -> Result:
         raise AutodistError(
             "--on-preempt: a notebook is not started again; convert it to a script first", project.entry.path
         )
-    made = Project.load(project.entry.path, entry.source.encode(entry.after), module=project.module)
+    parsed = {
+        each.source: Source.parse(each.source.encode(each.after), each.source.path, each.source.module)
+        for each in result.files
+    }
+    modules = {name: parsed[each] for name, each in project.modules.items()}
+    made = replace(project, entry=parsed[project.entry], modules=modules, read_in_part=())
     try:
         found = diagnose(made, replace(config, select=(PREEMPTION,), ignore=()))
     except AutodistError as error:
-        line = _line_before(entry, error.line) if error.path == project.entry.path else error.line
+        line = _line_before(next((each for each in result.files if each.source.path == error.path), entry), error.line)
         raise AutodistError(error.message, error.path, line) from None
     if not found:
         raise AutodistError(
             "--on-preempt: the conversion joins no process group that could agree to end", project.entry.path
         )
-    files = (replace(entry, after=_converted(made.entry, found).after), *result.files[1:])
-    told = (replace(each, source=entry.source, line=_line_before(entry, each.line) or 1, fix=Fix(())) for each in found)
+    files = tuple(replace(each, after=_converted(parsed[each.source], found).after) for each in result.files)
+    before = {parsed[each.source]: each for each in result.files}
+    places = [(each, before[each.source]) for each in found]
+    told = (replace(each, source=f.source, line=_line_before(f, each.line) or 1, fix=Fix(())) for each, f in places)
     return Result(files, (*result.diagnostics, *told))
 
 

@@ -512,9 +512,12 @@ class Preemption:
     ``guard``, with what is not known inside an epoch ``replaced``; ``save`` and ``load`` the calls of torch for it.
     Where the loop over batches is in another function than that over epochs, ``leading`` is the statement that leads
     there. ``running`` are variables of the one, ``lasting`` of the other; ``states`` objects that are not saved.
+    The files of all these are ``files``, by node; ``home`` is one that all of them can import from.
     """
 
     source: Source
+    files: Mapping[ast.AST, Source]
+    home: Source
     epochs: ast.For | ast.While
     number: str
     start: ast.expr | None

@@ -4,13 +4,23 @@ import ast
 import textwrap
 from collections.abc import Iterator, Mapping
 
-from autodist.edits import Append, Edit, Enclose, InsertBefore, Prepend, ReplaceExpr, SetArgument, WrapExpr
+from autodist.edits import (
+    Append,
+    Edit,
+    Enclose,
+    InsertBefore,
+    Prepend,
+    RemoveStatement,
+    ReplaceExpr,
+    SetArgument,
+    WrapExpr,
+)
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Preemption, Running, TrainingScript
 from autodist.source import Source, last_name
 
 from ._examples import PLAIN
-from ._preamble import Planned, argument, defined, dist, imported, member, planned
+from ._preamble import Planned, argument, defined, dist, imported, member
 
 PREEMPTED = '''\
 class Preempted(SystemExit):
@@ -152,6 +162,8 @@ SHIELDED = """\
             {signal}.signal(number, self.note)
         {os}.register_at_fork(after_in_child=shield_worker)
 """
+SHARED = ("preemption", "Preempted", "ResumableSampler")
+"""What other files import."""
 INSTANCE = "preemption = Preemption()\n\n\n"
 SAMPLER = '''\
 class ResumableSampler({sampler}):
@@ -290,14 +302,19 @@ def save_on_preemption(script: TrainingScript, context: Context) -> Iterator[Fin
         return
     source = found.source
     message = "saves after a step that a signal has come in, and goes on there when started again (--on-preempt)"
-    d, _ = dist(context, source)
-    fix = Fix((*_defined(script, context, found), *planned(source, *_edits(found, d))))
-    yield Finding(source, found.batches, message, fix)
+    edits = list(_edits(found, dist(context, source)[0]))
+    needed = dist(context, source)[1]
+    for file in dict.fromkeys(file for file, _ in edits if file is not found.home):
+        written = " ".join(_written(edit) for other, edit in edits if other is file)
+        for name in (each for each in SHARED if each in written):
+            needed = (*needed, *member(context, file, found.home.module, name)[1])
+    fix = Fix((*_defined(script, context, found), *needed, *edits))
+    yield Finding(source, found.epochs, message, fix)
 
 
 def _defined(script: TrainingScript, context: Context, found: Preemption) -> Planned:
     """The classes, with what they import."""
-    source = found.source
+    source = found.home
     names: dict[str, str] = {}
     edits: Planned = ()
     for module, alias in (("torch", None), ("os", None), ("signal", None), ("itertools", None)):
@@ -345,10 +362,28 @@ def _imports(source: Source, module: str) -> bool:
     ) or any(isinstance(node, ast.ImportFrom) and node.module == module for node in ast.walk(source.tree))
 
 
-def _edits(found: Preemption, d: str) -> Iterator[Edit]:
-    yield ReplaceExpr(found.sampler.func, "ResumableSampler")
-    yield ReplaceExpr(found.load.func, "preemption.load")
-    yield ReplaceExpr(found.save.func, "preemption.save")
+def _edits(found: Preemption, d: str) -> Iterator[tuple[Source, Edit]]:
+    """All that is changed, with its file."""
+    files = found.files
+    yield files[found.sampler], ReplaceExpr(found.sampler.func, "ResumableSampler")
+    if files[found.sampler] is not found.home:
+        yield from ((files[found.sampler], RemoveStatement(each)) for each in _left_over(files[found.sampler]))
+    yield files[found.load], ReplaceExpr(found.load.func, "preemption.load")
+    yield files[found.save], ReplaceExpr(found.save.func, "preemption.save")
+    yield from ((found.source, edit) for edit in _around_epochs(found, d))
+    yield from ((files[found.batches], edit) for edit in _around_batches(found, d))
+
+
+def _left_over(source: Source) -> Iterator[ast.stmt]:
+    """An import of DistributedSampler that nothing else in a file needs."""
+    used = [each for each in ast.walk(source.tree) if last_name(each) == "DistributedSampler"]
+    for each in source.tree.body if len(used) == 1 else ():
+        if isinstance(each, ast.ImportFrom) and [alias.name for alias in each.names] == ["DistributedSampler"]:
+            yield each
+
+
+def _around_epochs(found: Preemption, d: str) -> Iterator[Edit]:
+    """What the loop over epochs begins with, and what it does when one is interrupted."""
     told = ", ".join(f"{code.removeprefix('self.').replace('.', '_')}={code}" for code in found.states)
     ahead = f"preemption.begin({told})\n" + "".join(map(_restored, found.lasting))
     if found.start is not None:
@@ -357,6 +392,14 @@ def _edits(found: Preemption, d: str) -> Iterator[Edit]:
         ahead += f"{found.number} = preemption.start({found.number})\n"
     yield InsertBefore(found.epochs, ahead)
     yield Prepend(found.epochs, f"preemption.epoch = {found.number}\n")
+    if found.leading is not None:
+        keep = f"preemption.keep({_noted(found.lasting)})\n" if found.lasting else ""
+        saved = textwrap.indent(f"{keep}{_copied(found, d)}raise\n", "    ")
+        yield Enclose(found.leading, f"try:\n    ...\nexcept Preempted:\n{saved}")
+
+
+def _around_batches(found: Preemption, d: str) -> Iterator[Edit]:
+    """Where the loop over batches begins, and where it may end."""
     enter = f"preemption.enter({found.loader})\n" + "".join(map(_restored, found.running))
     yield InsertBefore(found.batches, enter)
     yield Prepend(found.batches, "preemption.batches += 1\n")
@@ -367,7 +410,7 @@ def _edits(found: Preemption, d: str) -> Iterator[Edit]:
             yield SetArgument(numbered, "start", "preemption.batches", 1)
         else:
             yield WrapExpr(first, "{} + preemption.batches")
-    codes = [(node, found.source.code(node)) for node in found.boundary]
+    codes = [(node, found.files[found.batches].code(node)) for node in found.boundary]
     conditions = [f"({code})" if isinstance(node, ast.BoolOp) else code for node, code in codes]
     hold = f"preemption.hold({found.loader}, {_noted(found.running)})\n"
     if found.leading is None:
@@ -376,10 +419,11 @@ def _edits(found: Preemption, d: str) -> Iterator[Edit]:
     ending = f"{hold}raise Preempted(preemption.exit_code)\n"
     asked = " and ".join([*conditions, "preemption.agreed()"])
     yield Append(found.batches, f"if {asked}:\n{textwrap.indent(ending, '    ')}")
-    if found.leading is not None:
-        keep = f"preemption.keep({_noted(found.lasting)})\n" if found.lasting else ""
-        saved = textwrap.indent(f"{keep}{_copied(found, d)}raise\n", "    ")
-        yield Enclose(found.leading, f"try:\n    ...\nexcept Preempted:\n{saved}")
+
+
+def _written(edit: Edit) -> str:
+    """The code that an edit writes."""
+    return " ".join(str(getattr(edit, name, "")) for name in ("code", "template", "value"))
 
 
 def _restored(variable: Running) -> str:

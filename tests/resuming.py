@@ -383,3 +383,28 @@ def preemptible(text: str, folder: Path, strategy: Strategy = Strategy.DDP) -> s
     folder.mkdir(exist_ok=True)
     (folder / "train.py").write_text(text)
     return convert(Project.load(folder / "train.py"), Config(strategy, on_preempt=True)).entry.after
+
+
+def in_modules(folder: Path) -> Path:
+    """`METERS` in four files, as repositories have it; the entry."""
+    meters, train, main = METERS.index("class AverageMeter"), METERS.index("def train("), METERS.index("def main(")
+    sets, loaders = (
+        [line for line in METERS[main:].splitlines(keepends=True) if f"_{kind} = " in line]
+        for kind in ("set", "loader")
+    )
+    entry = METERS[main:].replace(sets[0], "    train_loader, val_loader = loaders(args.batch_size)\n")
+    for line in (sets[1], *loaders):
+        entry = entry.replace(line, "")
+    made = "".join(sets + loaders).replace("args.batch_size", "size")
+    data = "import torch\nfrom torch.utils.data import DataLoader, TensorDataset\n\n\n"
+    imports = "import argparse\nimport os\n\nimport torch\nimport torch.nn as nn\n\nfrom data import loaders\n"
+    imports += "from engine import train, validate\nfrom utils import save_checkpoint\n\n\n"
+    texts = {
+        "utils.py": f"import shutil\n\nimport torch\n\n\n{METERS[meters:train]}",
+        "engine.py": f"import torch\n\nfrom utils import AverageMeter\n\n\n{METERS[train:main]}",
+        "data.py": f"{data}def loaders(size):\n{made}    return train_loader, val_loader\n",
+        "train.py": imports + entry,
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text.rstrip() + "\n")
+    return folder / "train.py"

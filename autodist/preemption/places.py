@@ -60,12 +60,9 @@ class _Places:
         assert isinstance(batches.node, ast.For) and isinstance(epochs.node, (ast.For, ast.While))
         load = self._load(epochs, step)
         save = self._save(epochs, batches, load)
-        for each, what in ((batches, "the loop over batches"), (save, "torch.save"), (load, "torch.load")):
-            if each.source is not source:
-                where = each.source.path.name
-                _refuse(
-                    source, epochs.node, f"{what} is in {where}, and the loop over epochs here: put both in one file"
-                )
+        made = self.run.values.get(sampler, NOTHING).objects("sampler")
+        files: dict[ast.AST, Source] = {each.node: each.source for each in (epochs, batches, save, load)}
+        files[sampler] = next((each.source for each in made), loader.source)
         number, start = self._numbers(epochs, source)
         inline = source.home(batches.node) is source.home(epochs.node)
         leading = None if inline else self._leading(step, epochs, source)
@@ -75,7 +72,9 @@ class _Places:
         values = self.script.values
         saved = {n.id for each in self._contents(save) for n in ast.walk(each) if isinstance(n, ast.Name)}
         variables = [
-            each for each in running(batches.node, source, values) if each.attributes is None or each.code not in saved
+            each
+            for each in running(batches.node, batches.source, values)
+            if each.attributes is None or each.code not in saved
         ]
         told = {name for each in copied for name, _ in uses([each])} | {each.code for each in variables}
         told |= {
@@ -92,6 +91,8 @@ class _Places:
         assert name is not None
         return Preemption(
             source=source,
+            files=files,
+            home=self._home(files.values(), epochs),
             epochs=epochs.node,
             number=number,
             start=start,
@@ -108,6 +109,23 @@ class _Places:
             running=tuple(variables),
             lasting=tuple(lasting),
             states=tuple(self._states(epochs.node, source)),
+        )
+
+    def _home(self, files: Iterable[Source], epochs: Loop) -> Source:
+        """A file that imports none of the others, so that all of these can import from it."""
+        involved = dict.fromkeys(files)
+        for each in involved:
+            reached, pending = {each}, [each]
+            while pending:
+                one = pending.pop()
+                further = [o for o in self.script.project.sources if o not in reached and _imports(one, o)]
+                reached.update(further)
+                pending += further
+            if reached.isdisjoint(involved.keys() - {each}) and (len(involved) == 1 or each.module != "__main__"):
+                return each
+        names = ", ".join(each.path.name for each in involved)
+        _refuse(
+            epochs.source, epochs.node, f"{names} import each other: put the loops, torch.save and torch.load in one"
         )
 
     def _check_group(self) -> None:
@@ -480,6 +498,21 @@ class _Places:
                         source, epochs, f"the checkpoint has no state of `{code}`, which is not known here: save it too"
                     )
                 yield code
+
+
+def _imports(source: Source, other: Source) -> bool:
+    """Whether a file imports another one, by whatever name."""
+    name = other.module.rpartition(".")[2]
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ImportFrom):
+            told = [(node.module or "").rpartition(".")[2], *(each.name for each in node.names)]
+        elif isinstance(node, ast.Import):
+            told = [each.name.rpartition(".")[2] for each in node.names]
+        else:
+            continue
+        if name in told:
+            return True
+    return False
 
 
 def _likeness(save: Event, load: Event) -> tuple[bool, int]:

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 from conftest import converted
-from resuming import PLAIN, TRAINER, preemptible
+from resuming import PLAIN, TRAINER, in_modules, preemptible
 
+from autodist.config import Config
+from autodist.convert import convert
+from autodist.project import Project
 from autodist.verify import verify
 from autodist.verify.launch import Zygote
 from autodist.verify.preempted import Again
@@ -35,6 +38,18 @@ def test_is_proven(text: str, again: Again, tmp_path: Path, zygote: Zygote | Non
     equal, reason = verdict(tmp_path, text, preemptible(text, tmp_path), again, zygote)
     assert equal, reason
     assert f"gone on with {again.ranks} ranks: 32 optimizer steps" in reason and "sent SIGTERM in step" in reason
+
+
+def test_modules_of_a_project(tmp_path: Path, zygote: Zygote | None) -> None:
+    entry = in_modules(tmp_path)
+    (tmp_path / "out").mkdir()
+    for file in convert(Project.load(entry), Config(on_preempt=True)).files:
+        (tmp_path / "out" / file.source.path.name).write_bytes(file.source.encode(file.after))
+    assert "from utils import Preempted, preemption\n" in (tmp_path / "out" / "engine.py").read_text()
+    assert "DistributedSampler" not in (tmp_path / "out" / "data.py").read_text()
+    after = tmp_path / "out" / "train.py"
+    done = verify(entry, after, [2], device="cpu", workdir=tmp_path, zygote=zygote, again=Again(3, 11))
+    assert [each.equal for each in done.worlds] == [True, True], [each.reason for each in done.worlds]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
