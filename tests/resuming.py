@@ -376,6 +376,73 @@ def main():
 if __name__ == "__main__":
     main()
 """
+SHARED = """\
+import argparse
+import os
+
+import torch
+import torch.nn as nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def run_epoch(model, loader, criterion, optimizer=None):
+    model.train(optimizer is not None)
+    total, correct = 0.0, 0
+    for x, y in loader:
+        out = model(x)
+        loss = criterion(out, y)
+        if optimizer is not None:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        total += loss.item() * len(y)
+        correct += (out.argmax(1) == y).sum().item()
+    return total / len(loader.dataset), correct / len(loader.dataset)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--batch-size", type=int, default=12)
+    args = parser.parse_args()
+    torch.manual_seed(0)
+    train_set = TensorDataset(torch.randn(96, 6), torch.randint(0, 3, (96,)))
+    val_set = TensorDataset(torch.randn(24, 6), torch.randint(0, 3, (24,)))
+    train_loader = DataLoader(train_set, batch_size=args.batch_size, shuffle=True)
+    val_loader = DataLoader(val_set, batch_size=args.batch_size)
+    model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, gamma=0.5)
+    criterion = nn.CrossEntropyLoss()
+    start_epoch, best = 0, 0.0
+    if os.path.exists("last.pt"):
+        checkpoint = torch.load("last.pt")
+        model.load_state_dict(checkpoint["model"])
+        optimizer.load_state_dict(checkpoint["optimizer"])
+        scheduler.load_state_dict(checkpoint["scheduler"])
+        start_epoch, best = checkpoint["epoch"] + 1, checkpoint["best"]
+
+    for epoch in range(start_epoch, args.epochs):
+        loss, train_acc = run_epoch(model, train_loader, criterion, optimizer)
+        scheduler.step()
+        with torch.no_grad():
+            val_loss, acc = run_epoch(model, val_loader, criterion)
+        best = max(best, acc)
+        print(f"epoch {epoch} loss {loss:.4f} train {train_acc:.4f} val {acc:.4f}")
+        checkpoint = {
+            "epoch": epoch,
+            "model": model.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "scheduler": scheduler.state_dict(),
+            "best": best,
+        }
+        torch.save(checkpoint, "last.pt")
+
+
+if __name__ == "__main__":
+    main()
+"""
+"""One function trains and evaluates, and is told no epoch."""
 
 
 def preemptible(text: str, folder: Path, strategy: Strategy = Strategy.DDP) -> str:

@@ -87,7 +87,7 @@ class _Places:
                     f"`{one.code}` changes in each step, and is a metric or holds a model: save its state, and load it"
                 )
                 _refuse(source, batches.node, message)
-        name = next(each.loader for each in loader.epochs if each.statement is batches.node)
+        name = self._named(batches.node, batches.source, loader)
         assert name is not None
         return Preemption(
             source=source,
@@ -99,7 +99,7 @@ class _Places:
             batches=batches.node,
             loader=name,
             sampler=sampler,
-            boundary=tuple(self._boundary(step, batches)),
+            boundary=tuple(self._boundary(step, batches, loader)),
             copied=tuple(copied),
             guard=guard,
             replaced=replaced,
@@ -161,12 +161,14 @@ class _Places:
         if loader.iterable:
             message = "an IterableDataset has no order of samples to go on in: a training can only begin it anew"
             _refuse(loader.source, loader.node, message)
-        passes = {each.statement for every in self.script.loaders for each in every.epochs}
-        if len(self.script.loaders) > 1 or len(passes) != 1:
-            message = f"training passes over loaders in {len(passes)} places: its position must be that in one of them"
+        if len(self.script.loaders) > 1:
+            message = f"training reads {len(self.script.loaders)} loaders: its position must be that in one of them"
             _refuse(loader.source, loader.node, message)
         sampler = argument(loader.told, "sampler", 3)
         made = self.run.values.get(sampler, NOTHING).objects("sampler") if sampler is not None else ()
+        if isinstance(sampler, ast.Name):
+            told = map(loader.source.statement, loader.source.stores(sampler))
+            sampler = next((each.value for each in told if isinstance(each, ast.Assign)), sampler)
         calls = [each.node for each in made] or ([sampler] if isinstance(sampler, ast.Call) else [])
         call = calls[0] if calls else None
         if not isinstance(call, ast.Call) or last_name(call.func) != "DistributedSampler":
@@ -179,14 +181,37 @@ class _Places:
 
     def _step(self, loader: Loader) -> tuple[Event, Loop]:
         """An optimizer's step, and the loop over batches that it is taken in."""
-        passes = [each.statement for each in loader.epochs if each.loader is not None]
+        found: dict[ast.AST, tuple[Event, Loop]] = {}
         for event in self.run.of("step"):
             for loop in event.loops:
-                if loop.node in passes and isinstance(loop.node, ast.For):
-                    self._check_numbers(loop.node, loop.source, loader)
-                    return event, loop
-        message = "the loop over this loader's batches has no name for it, or is no `for` loop: nothing can be left out"
-        _refuse(loader.source, loader.node, message)
+                if isinstance(loop.node, ast.For) and self._named(loop.node, loop.source, loader) is not None:
+                    found.setdefault(loop.node, (event, loop))
+        if len(found) != 1:
+            message = "no `for` loop goes over the batches of this loader by its name: nothing can be left out of it"
+            if found:
+                message = f"training passes over this loader in {len(found)} places: its position must be that in one"
+            _refuse(loader.source, loader.node, message)
+        event, loop = next(iter(found.values()))
+        assert isinstance(loop.node, ast.For)
+        self._check_numbers(loop.node, loop.source, loader)
+        return event, loop
+
+    def _named(self, loop: ast.For, source: Source, loader: Loader) -> str | None:
+        """The loader, as it is named in a loop over it, behind a progress bar and the like."""
+        pending: list[ast.expr] = [loop.iter]
+        while pending:
+            for node in ast.walk(pending.pop(0)):
+                if not isinstance(node, (ast.Name, ast.Attribute)):
+                    continue
+                made = [source.statement(each) for each in source.stores(node)] if isinstance(node, ast.Name) else []
+                bars = [each.value for each in made if isinstance(each, ast.Assign) and _is_bar(each.value)]
+                if not bars and self._is_of(node, loader):
+                    return ast.unparse(node)
+                pending += [each for each in bars if node not in ast.walk(each)]
+        return None
+
+    def _is_of(self, node: ast.expr, loader: Loader) -> bool:
+        return any(each.node is loader.node for each in self.run.values.get(node, NOTHING).objects("loader"))
 
     def _check_numbers(self, loop: ast.For, source: Source, loader: Loader) -> None:
         """Whether nothing around the loader counts its batches but `enumerate`, which can be told where to begin."""
@@ -271,15 +296,25 @@ class _Places:
                         return True
         return False
 
-    def _boundary(self, step: Event, batches: Loop) -> Iterator[ast.expr]:
-        """The conditions under which a batch is the last one of a step."""
+    def _boundary(self, step: Event, batches: Loop, loader: Loader) -> Iterator[ast.expr]:
+        """The conditions under which a batch is the last one of a step: those that count, and all where the same loop
+        also evaluates."""
         own = batches.node
         changed = {name for name, use in uses(own.body) if use != "read"} if isinstance(own, ast.For) else set()
         chain = [(each.node, each.source) for each in step.calls if each.node is not None] + [(step.node, step.source)]
         at = next(at for at, (node, file) in enumerate(chain) if own in file.ancestors(node))
         node, file = chain[at]
-        for test in dict.fromkeys(file.conditions(node)):
-            if own in file.ancestors(test) and _counts(test):
+        names = ast.walk(own.iter) if isinstance(own, ast.For) else ()
+        read = [t for n in names if isinstance(n, ast.expr) for t in self.run.values.get(n, NOTHING).objects("loader")]
+        evaluates = any(each.node is not loader.node for each in read)
+        asked = [each for each in dict.fromkeys(file.conditions(node)) if own in file.ancestors(each)]
+        if evaluates and not asked:
+            message = (
+                "this loop also reads loaders that evaluate, and does not ask which it does: give training its own"
+            )
+            _refuse(batches.source, own, message)
+        for test in asked:
+            if evaluates or _counts(test):
                 if changed & {each.id for each in ast.walk(test) if isinstance(each, ast.Name)}:
                     message = "the loop changes what this condition for a step goes by: count batches by enumerate()"
                     _refuse(file, test, message)
@@ -513,6 +548,10 @@ def _imports(source: Source, other: Source) -> bool:
         if name in told:
             return True
     return False
+
+
+def _is_bar(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and last_name(value.func) in (*PLAIN, "enumerate")
 
 
 def _likeness(save: Event, load: Event) -> tuple[bool, int]:

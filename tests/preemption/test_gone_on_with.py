@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import forked
-from resuming import ACCUMULATING, METERS, NOISY, PLAIN, TRAINER, preemptible
+from resuming import ACCUMULATING, METERS, NOISY, PLAIN, SHARED, TRAINER, preemptible
 
 from autodist.config import Strategy
 
@@ -55,6 +55,7 @@ RUNS = {
     "an object": (TRAINER, 2, 1, 17, "SIGUSR1"),
     "accumulated, a schedule not saved": (ACCUMULATING, 2, 1, 5, "SIGTERM"),
     "noise of all generators": (NOISY, 2, 2, 9, "SIGTERM"),
+    "a function that evaluates too": (SHARED, 2, 3, 9, "SIGUSR1"),
     "a list": (LISTED, 2, 3, 12, "SIGTERM"),
     "a history": (HISTORY, 2, 1, 17, "SIGTERM"),
     "fsdp": (PLAIN, 2, 3, 13, "SIGTERM"),
