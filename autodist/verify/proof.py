@@ -76,12 +76,10 @@ def verify(
     started so in any case. ``again`` has the conversion killed in some step, and go on, once it is found equal.
     """
     before, after = Path(before).resolve(), Path(after).resolve()
-    check_input(before, after, nproc, timeout, workdir, keep)
+    check_input(before, after, nproc, timeout, workdir, keep, again)
     counts = [*nproc, *([again.ranks] if again is not None else [])]
     if nnodes < 1 or any(count % nnodes for count in counts):
         raise AutodistError(f"--nodes {nnodes}: the ranks cannot be spread evenly over so many nodes")
-    if again is not None and is_distributed(before):
-        raise AutodistError("--preempt compares with an original in one process, and this one is distributed", before)
     pairs = zip((before, after), modules, strict=True)
     named = {path: name or module_of(path, Source.read(path).tree) or "" for path, name in pairs}
     if workdir is None:
@@ -175,11 +173,19 @@ def folder_of(after: Path, before: Path, workdir: Path) -> Path:
 
 
 def check_input(
-    before: Path, after: Path, nproc: Sequence[int], timeout: float, workdir: Path | None, keep: Path | None
+    before: Path,
+    after: Path,
+    nproc: Sequence[int],
+    timeout: float,
+    workdir: Path | None,
+    keep: Path | None,
+    again: Again | None = None,
 ) -> None:
     """What can be said before anything runs."""
     for path in (before, after):
         Source.read(path)
+    if again is not None and is_distributed(before):
+        raise AutodistError("--preempt compares with an original in one process, and this one is distributed", before)
     if any(count < 1 for count in nproc) or not nproc:
         raise AutodistError("the number of processes must be at least 1")
     if not timeout > 0:
