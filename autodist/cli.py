@@ -87,6 +87,13 @@ def _counts(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int
     return tuple(dict.fromkeys(map(int, counts)))
 
 
+def _again(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, int | None] | None:
+    ranks, at, step = (value or "1").partition("@")
+    if not all(each.isdecimal() and int(each) for each in ([ranks, step] if at else [ranks])):
+        raise click.BadParameter("a number of ranks is wanted, and a step if need be, as in 3 or 3@17")
+    return None if value is None else (int(ranks), int(step) if at else None)
+
+
 def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[float, ...]:
     try:
         seconds = tuple(float(each) for each in value.split(",")) if value else ()
@@ -227,6 +234,9 @@ def cli() -> None:
 @click.option("--force", is_flag=True, help="Overwrite an output that exists.")
 @click.option("--verify", is_flag=True, help="Run both versions, and write only if they train the same model.")
 @run_options
+@click.option(
+    "--on-preempt", is_flag=True, default=None, help="Save on SIGTERM or SIGUSR1 after a step, and go on there later."
+)
 @click.option("--if-training", is_flag=True, help="Skip files that train nothing, as when several files are given.")
 @script_options
 @click.pass_context
@@ -304,6 +314,12 @@ def check(files: tuple[Path, ...], **options: Any) -> None:
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep traces and scratch copies in this folder.")
 @click.option("--strategy", type=click.Choice([each.value for each in AVAILABLE]), help="Convert BEFORE to this first.")
 @click.option("--changed", is_flag=True, help="Say again what was found equal, if nothing has changed since.")
+@click.option(
+    "--preempt",
+    metavar="N[@STEP]",
+    callback=_again,
+    help="Also send SIGTERM in some step, and go on with N ranks: for what was converted with --on-preempt.",
+)
 @_formats(*VERDICTS)
 @click.pass_context
 def verify(
@@ -324,7 +340,10 @@ def verify(
     options["output_format"], options["documents"] = options["output_format"]
     if options["changed"] and (options["output_format"] != "text" or options["documents"] or options["report"]):
         raise click.UsageError("--changed has the text of a verdict alone: leave out --report and --output-format")
-    session = Session(Terminal(), "text", {"strategy": strategy and Strategy(strategy)}, named)
+    if options["preempt"] is not None and (options["steps"] or options["dtype"] != "float64"):
+        raise click.UsageError("--preempt compares the whole run: leave out --steps and --dtype")
+    chosen = {"strategy": strategy and Strategy(strategy), "on_preempt": options["preempt"] is not None or None}
+    session = Session(Terminal(), "text", chosen, named)
     sys.exit(session.verify(scripts[0], scripts[1] if len(scripts) == 2 else None, args=context.meta[ARGS], **options))
 
 

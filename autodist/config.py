@@ -51,6 +51,7 @@ SWITCHES = (
     "defer-gradient-sync",
     "sharded-checkpoints",
     "meta-device",
+    "on-preempt",
 )
 REPLICATED = (Strategy.DDP, Strategy.ZERO)
 SHARDED = (Strategy.FSDP, Strategy.HSDP)
@@ -75,6 +76,7 @@ class Config:
     shard_unit: str | None = None
     sharded_checkpoints: bool = False
     meta_device: bool = False
+    on_preempt: bool = False
     device_memory: int | None = None
     activation_memory: int | None = None
 
@@ -115,6 +117,8 @@ def load(folder: Path, options: Mapping[str, Any]) -> Config:
         raise AutodistError("--strategy auto needs --device-memory, the memory of one device, such as 80GiB")
     if config.meta_device and config.cpu_offload:
         raise AutodistError("--meta-device fills the shards on the devices: it does not go with --cpu-offload")
+    if config.on_preempt and config.sharded_checkpoints:
+        raise AutodistError("--on-preempt writes into a checkpoint that is a file: leave out --sharded-checkpoints")
     if config.sharding and not config.strategy.shards and config.strategy is not Strategy.AUTO:
         raise AutodistError(f"{config.sharding[0]} needs --strategy fsdp or hsdp")
     return config

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import SequenceMatcher
 from pathlib import Path
 from traceback import extract_tb
 
@@ -13,12 +14,17 @@ from autodist.config import Config
 from autodist.deep import READING, deep
 from autodist.edits import Edit, EditConflict
 from autodist.errors import AutodistError
+from autodist.interpreter import Plan, Runs
+from autodist.preemption import preemption
 from autodist.project import Project
 from autodist.repeats import without_repeats
 from autodist.result import Converted, Result
-from autodist.rule import Applicability, Context, Diagnostic, Finding, Rule, Severity
+from autodist.rule import Applicability, Context, Diagnostic, Finding, Fix, Rule, Severity
 from autodist.script import TrainingScript
 from autodist.source import Source
+
+PREEMPTION = "AD311"
+"""The rule that is asked of conversions, where `--on-preempt` is given."""
 
 
 class InternalError(AutodistError):
@@ -39,7 +45,47 @@ def convert(project: Project, config: Config) -> Result:
     if result.refused:
         return result
     READING.stage = "rewriting"
-    return Result(tuple(_converted(source, diagnostics) for source in project.sources), diagnostics)
+    result = Result(tuple(_converted(source, diagnostics) for source in project.sources), diagnostics)
+    return _preemptible(project, result, config) if config.on_preempt else result
+
+
+def _preemptible(project: Project, result: Result, config: Config) -> Result:
+    """The conversion, which also ends and goes on inside an epoch: what its checkpoint is saved by is repeated there as
+    it has been converted."""
+    entry = result.entry
+    if entry.source.is_notebook:
+        raise AutodistError(
+            "--on-preempt: a notebook is not started again; convert it to a script first", project.entry.path
+        )
+    parsed = {
+        each.source: Source.parse(each.source.encode(each.after), each.source.path, each.source.module)
+        for each in result.files
+    }
+    modules = {name: parsed[each] for name, each in project.modules.items()}
+    made = replace(project, entry=parsed[project.entry], modules=modules, read_in_part=())
+    try:
+        found = diagnose(made, replace(config, select=(PREEMPTION,), ignore=()))
+    except AutodistError as error:
+        line = _line_before(next((each for each in result.files if each.source.path == error.path), entry), error.line)
+        raise AutodistError(error.message, error.path, line) from None
+    if not found:
+        raise AutodistError(
+            "--on-preempt: the conversion joins no process group that could agree to end", project.entry.path
+        )
+    files = tuple(replace(each, after=_converted(parsed[each.source], found).after) for each in result.files)
+    before = {parsed[each.source]: each for each in result.files}
+    places = [(each, before[each.source]) for each in found]
+    told = (replace(each, source=f.source, line=_line_before(f, each.line) or 1, fix=Fix(())) for each, f in places)
+    return Result(files, (*result.diagnostics, *told))
+
+
+def _line_before(file: Converted, line: int | None) -> int | None:
+    """The line of the original that a line of its conversion was."""
+    if line is None:
+        return None
+    matcher = SequenceMatcher(None, file.after.splitlines(), file.before.splitlines(), autojunk=False)
+    blocks = [each for each in matcher.get_matching_blocks() if each.a < line]
+    return blocks[-1].b + min(line - blocks[-1].a, max(blocks[-1].size, 1)) if blocks else 1
 
 
 def unchanged(project: Project, diagnostics: tuple[Diagnostic, ...]) -> Result:
@@ -69,6 +115,9 @@ def diagnose(project: Project, config: Config, of_ranks: bool = True) -> tuple[D
         if any(each.of_ranks for each in rules):
             facts = catalog.load(config.catalog, config.operations)
             script = replace(script, concerns=(*script.concerns, *ranks.concerns(project, facts)))
+        if PREEMPTION in config.select:
+            run = Runs(project, catalog.load(config.catalog, config.operations))(Plan())
+            script = replace(script, preemption=preemption(script, run))
     except AutodistError:
         raise
     except Exception as error:

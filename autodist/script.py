@@ -492,6 +492,51 @@ class Search:
 
 
 @dataclass(frozen=True)
+class Running:
+    """A variable that a step hands on to the next, as ``code``, and how it lies over the ranks: "same", a "sum", a
+    "mean", or each rank's "own"; of an object that changes, its ``attributes``. ``bound`` if it has a value ahead of
+    the loop."""
+
+    code: str
+    over_ranks: str
+    bound: bool = True
+    attributes: tuple[tuple[str, str], ...] | None = None
+
+
+@dataclass(frozen=True)
+class Preemption:
+    """Where a distributed training can end after a step and go on there: its loops over epochs, numbered ``number``
+    from ``start`` on, and over ``batches`` of ``loader``, whose call of a ``sampler`` is known.
+
+    A batch ends a step where all of ``boundary`` hold. ``copied`` are the statements that save its checkpoint, under
+    ``guard``, with what is not known inside an epoch ``replaced``; ``save`` and ``load`` the calls of torch for it.
+    Where the loop over batches is in another function than that over epochs, ``leading`` is the statement that leads
+    there. ``running`` are variables of the one, ``lasting`` of the other; ``states`` objects that are not saved.
+    The files of all these are ``files``, by node; ``home`` is one that all of them can import from.
+    """
+
+    source: Source
+    files: Mapping[ast.AST, Source]
+    home: Source
+    epochs: ast.For | ast.While
+    number: str
+    start: ast.expr | None
+    batches: ast.For
+    loader: str
+    sampler: ast.Call
+    boundary: tuple[ast.expr, ...]
+    copied: tuple[ast.stmt, ...]
+    guard: ast.expr | None
+    replaced: Mapping[ast.expr, str]
+    save: ast.Call
+    load: ast.Call
+    leading: ast.stmt | None
+    running: tuple[Running, ...]
+    lasting: tuple[Running, ...]
+    states: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class TrainingScript:
     """The semantic model of a script; every part keeps its node and file."""
 
@@ -648,6 +693,8 @@ class TrainingScript:
     shards: Shards = Shards()
     parted: tuple[PartedOptimizer, ...] = ()
     optimizer_states: tuple[OptimizerState, ...] = ()
+    preemption: Preemption | None = None
+    """Only where it is asked for."""
 
     @property
     def trains(self) -> bool:

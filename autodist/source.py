@@ -270,6 +270,15 @@ class Source:
             place = _end(inner)
         return "".join([*pieces, self._between(place, _end(node))])
 
+    def replaced(self, node: ast.expr | ast.stmt, texts: Mapping[ast.expr, str]) -> str:
+        """The source text of ``node``, with a text in place of each of some expressions in it."""
+        place, pieces = (node.lineno, node.col_offset), []
+        inside = [each for each in texts if any(each is part for part in walk(node))]
+        for inner in sorted(inside, key=_end):
+            pieces += [self._between(place, (inner.lineno, inner.col_offset)), texts[inner]]
+            place = _end(inner)
+        return "".join([*pieces, self._between(place, _end(node))])
+
     def _between(self, start: tuple[int, int], end: tuple[int, int]) -> str:
         """The text from one line and column to another."""
         first, last = start[0] - 1, end[0] - 1

@@ -20,7 +20,7 @@ LAYERS = """
     convert | launch | choice | relocation
     registry | repeats | suppress
     analyze
-    footprint | parting | ranks
+    footprint | parting | preemption | ranks
     common_draws
     naming | randomness | searching | turns | hooks | unwraps | optimizers
     seeding | worker_seeds

@@ -283,7 +283,10 @@ class Layout:
                 elif body and _is_import(body[-1]) and isinstance(inserted[0], cst.BaseCompoundStatement):
                     above = above or (_BLANK,)
                 body += _lead(above, inserted)
-                if isinstance(inserted[-1], _DEFINITIONS):
+                between = isinstance(inserted[0], _DEFINITIONS) and isinstance(
+                    next(iter(run[0].statements), None), _DEFINITIONS
+                )
+                if between or isinstance(inserted[-1], _DEFINITIONS):
                     lead = _two_blank(lead)
             prepared = self._prepared(run) if run[0].around is None else []
             if prepared:

@@ -27,6 +27,8 @@ MODES = frozenset(["r", "w", "a", "x", "rb", "wb", "ab", "rt", "wt", "utf-8", "u
 COUNTED = re.compile(r"^(?!.*model).*(epoch|step|iter)[a-z_]*$", re.IGNORECASE)
 SHARDS = {f"torch.distributed.checkpoint.{name}": "written" for name in ("save", "async_save", "save_state_dict")}
 SHARDS |= {"torch.distributed.checkpoint.load": "read", "torch.distributed.checkpoint.load_state_dict": "read"}
+MOVES = frozenset(["replace", "rename", "renames", "move"])
+"""Functions that put a file that was written beside its place there."""
 READERS = frozenset(["ImageFolder", "DatasetFolder", "load_from_disk", "memmap", "listdir", "scandir", "walk"])
 """Functions that read below a folder, or a file of it, for which there is no event."""
 LOOPBACK = re.compile(r"(tcp://)?(localhost|127\.|\[?::1)")
@@ -84,12 +86,21 @@ class Facts:
     batches: tuple[Batch, ...]
     resume: Resume
     folders: tuple[Folder, ...]
+    listens: bool = False
+    """Whether ranks that are sent SIGUSR1 save and end."""
 
 
 def facts(run: Interpreter, settings: Settings) -> Facts:
     """What a run tells, with the arguments that the script is given."""
     used = list(_used(run, settings))
-    return Facts(tuple(_batches(run, settings)), _resume(run, settings, used), tuple(_folders(used)))
+    listens = any(map(_listens, run.project.sources))
+    return Facts(tuple(_batches(run, settings)), _resume(run, settings, used), tuple(_folders(used)), listens)
+
+
+def _listens(source: Source) -> bool:
+    """Whether a file says `signal.signal` and `SIGUSR1`."""
+    calls = {ast.unparse(each.func) for each in ast.walk(source.tree) if isinstance(each, ast.Call)}
+    return "signal.signal" in calls and any(last_name(each) == "SIGUSR1" for each in ast.walk(source.tree))
 
 
 # -------------------------------------------------------------------- batch sizes
@@ -320,7 +331,8 @@ def _uneventful(run: Interpreter, settings: Settings) -> Iterator[Use]:
 def _places(event: Event, call: ast.Call, run: Interpreter) -> list[ast.expr]:
     """The expressions of a call that may be the path, the likeliest first: neither what is saved, nor a file that is
     open, nor a module."""
-    args = call.args[1:] if event.kind == "save" and len(call.args) > 1 else call.args
+    moves = last_name(call.func) in MOVES
+    args = call.args[1:] if (event.kind == "save" or moves) and len(call.args) > 1 else call.args
     found = [*args, *(each.value for each in call.keywords if each.arg)]
     if isinstance(call.func, ast.Attribute):
         found.append(call.func.value)

@@ -25,6 +25,7 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from autodist.verify.confinement import confine
 from autodist.verify.nodes import enter
@@ -70,6 +71,16 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
+def keep_handler(ours: signal.Signals) -> None:
+    """A script that listens to the signal by which the ranks are asked where they stand is not told of it."""
+    listen = signal.signal
+
+    def listened(number: int, handler: Any) -> Any:
+        return signal.SIG_DFL if number == ours else listen(number, handler)
+
+    vars(signal)["signal"] = listened
+
+
 def leave_libraries_be() -> None:
     """What torch would take apart in itself at the end of the process, a fifth of a short run's time, goes with it."""
     for finalizer in list(getattr(weakref.finalize, "_registry", ())):
@@ -94,6 +105,7 @@ class Bootstrap:
         plan = self._plan
         faulthandler.enable(self._stacks)
         faulthandler.register(signal.SIGUSR1, file=self._stacks, all_threads=True)
+        keep_handler(signal.SIGUSR1)
         os.environ.update(plan.env)
         if plan.node:
             enter(*plan.node)

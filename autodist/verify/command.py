@@ -15,6 +15,7 @@ from autodist.errors import AutodistError
 from autodist.verify.page import rounded, write_page
 from autodist.verify.placement import Wanted
 from autodist.verify.plan import Dtype
+from autodist.verify.preempted import Again
 from autodist.verify.progress import progress_for_terminal
 from autodist.verify.proof import verify
 from autodist.verify.verdict import Verdict, WorldVerdict
@@ -42,6 +43,7 @@ def verify_command(
     report: Path | None = None,
     stream: TextIO | None = None,
     modules: Sequence[str | None] = (None, None),
+    preempt: tuple[int, int | None] | None = None,
 ) -> int:
     """Verify, say what came out, and return the exit code: 0 equal, 1 not, 2 bad usage."""
     stream = stream or sys.stdout
@@ -66,6 +68,7 @@ def verify_command(
             nnodes=nnodes,
             progress=progress,
             modules=modules,
+            again=None if preempt is None else Again(*preempt),
         )
     except AutodistError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -70,6 +70,10 @@ class ProcessPlan:
     """Without probes, but for those that keep the user's files as they are: does it fail by itself?"""
     divided: int = 0
     """For a run that is measured, without other probes: by how much its batches are divided; 0 for all other runs."""
+    preempt: int | None = None
+    """The step in which the last rank gets SIGTERM."""
+    first: tuple[int, tuple[tuple[int, int, int], ...]] = (0, ())
+    """Of a run that goes on: the steps before, and for each loader how many whole passes and batches there were."""
     module: str | None = None
     """The name by which `python -m` starts the script, where it is not started by its path."""
 
@@ -95,5 +99,6 @@ class ProcessPlan:
         fields["shared_draws"] = tuple(fields["shared_draws"])
         fields["apart"] = tuple((loader, number) for loader, number in fields["apart"])
         fields["alone"] = None if fields["alone"] is None else tuple(fields["alone"])
+        fields["first"] = (fields["first"][0], tuple(map(tuple, fields["first"][1])))
         fields["private"], fields["node"] = tuple(fields["private"]), tuple(fields["node"])
         return cls(**fields)

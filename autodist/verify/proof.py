@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from autodist.verify.nodes import Nodes, refusal
 from autodist.verify.peers import is_distributed, run_peers, together
 from autodist.verify.placement import Wanted, gpu_count, placed, sharing_refusal
 from autodist.verify.plan import Dtype
+from autodist.verify.preempted import Again, preempted
 from autodist.verify.progress import NoProgress, Progress
 from autodist.verify.replay import build_replay
 from autodist.verify.runs import OTHER_HASHES, Setting, Steering, run_bare, run_conversion, run_original, sources
@@ -60,6 +61,7 @@ def verify(
     zygote: Zygote | None = None,
     progress: Progress | None = None,
     modules: Sequence[str | None] = (None, None),
+    again: Again | None = None,
 ) -> Verdict:
     """Run ``after`` on several ranks and ``before`` on the same samples, and compare what they did.
 
@@ -71,11 +73,12 @@ def verify(
     machine can be divided, or take themselves to be. ``device`` is ``auto`` for a GPU for each rank, one GPU for
     several where torch can do that, or else the CPU. ``zygote`` is a process to fork from that several verifications
     share. ``modules`` are the names by which `python -m` starts the scripts; one that imports from its package is
-    started so in any case.
+    started so in any case. ``again`` has the conversion killed in some step, and go on, once it is found equal.
     """
     before, after = Path(before).resolve(), Path(after).resolve()
-    check_input(before, after, nproc, timeout, workdir, keep)
-    if nnodes < 1 or any(count % nnodes for count in nproc):
+    check_input(before, after, nproc, timeout, workdir, keep, again)
+    counts = [*nproc, *([again.ranks] if again is not None else [])]
+    if nnodes < 1 or any(count % nnodes for count in counts):
         raise AutodistError(f"--nodes {nnodes}: the ranks cannot be spread evenly over so many nodes")
     pairs = zip((before, after), modules, strict=True)
     named = {path: name or module_of(path, Source.read(path).tree) or "" for path, name in pairs}
@@ -86,7 +89,7 @@ def verify(
     sharded = any("fully_shard" in text for text in sources(after, *([] if base is None else [base])))
 
     sharing = functools.partial(sharing_refusal, "cuda", sharded, python)
-    placements = {count: placed(device, count, gpus, sharing) for count in nproc}
+    placements = {count: placed(device, count, gpus, sharing) for count in counts}
     records = Path(tempfile.mkdtemp(prefix="autodist-verify-")) if keep is None else keep.resolve()
     records.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix="ad"))
@@ -116,18 +119,27 @@ def verify(
     forks = (sys.platform == "linux" and on_cpu) if fork is None else fork
     try:
         if zygote is not None or not forks:
-            return Verdict(str(before), str(after), tuple(verify_world(setting, count) for count in nproc))
+            return Verdict(str(before), str(after), tuple(_worlds(setting, nproc, again)))
         with Zygote(imported_packages((before, after)), setting.env, records / "zygote.log", python) as zygote:
             setting.zygote = zygote
             if setting.hashes_apart:
                 zygote.hashing(OTHER_HASHES)  # they import torch side by side
-            return Verdict(str(before), str(after), tuple(verify_world(setting, count) for count in nproc))
+            return Verdict(str(before), str(after), tuple(_worlds(setting, nproc, again)))
     finally:
         if setting.division is not None:
             setting.division.close()
         shutil.rmtree(temporary, ignore_errors=True)
         if keep is None:
             shutil.rmtree(records, ignore_errors=True)
+
+
+def _worlds(setting: Setting, nproc: Sequence[int], again: Again | None) -> Iterator[WorldVerdict]:
+    """The verdicts on all numbers of ranks, and on runs of them that are interrupted."""
+    for count in nproc:
+        verdict = verify_world(setting, count)
+        yield verdict
+        if again is not None and verdict.equal:
+            yield preempted(setting, verdict, again, setting.records / f"nproc{count}-preempted")
 
 
 def divide(setting: Setting, nodes: int) -> None:
@@ -161,11 +173,19 @@ def folder_of(after: Path, before: Path, workdir: Path) -> Path:
 
 
 def check_input(
-    before: Path, after: Path, nproc: Sequence[int], timeout: float, workdir: Path | None, keep: Path | None
+    before: Path,
+    after: Path,
+    nproc: Sequence[int],
+    timeout: float,
+    workdir: Path | None,
+    keep: Path | None,
+    again: Again | None = None,
 ) -> None:
     """What can be said before anything runs."""
     for path in (before, after):
         Source.read(path)
+    if again is not None and is_distributed(before):
+        raise AutodistError("--preempt compares with an original in one process, and this one is distributed", before)
     if any(count < 1 for count in nproc) or not nproc:
         raise AutodistError("the number of processes must be at least 1")
     if not timeout > 0:

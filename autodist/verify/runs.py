@@ -265,10 +265,20 @@ def run_processes(setting: Setting, plans: Sequence[ProcessPlan], scratch: Scrat
     return run
 
 
-def run_conversion(setting: Setting, world: int, folder: Path, steering: Steering) -> Run:
-    """The converted script on ``world`` ranks in one scratch copy."""
-    outer = folder / "conversion"
-    scratch = prepare(setting, setting.after, outer)
+def run_conversion(
+    setting: Setting,
+    world: int,
+    folder: Path,
+    steering: Steering,
+    preempt: int | None = None,
+    first: tuple[int, tuple[tuple[int, int, int], ...]] = (0, ()),
+    scratch: Scratch | None = None,
+) -> Run:
+    """The converted script on ``world`` ranks in one scratch copy. It is sent SIGTERM in step ``preempt``, or goes on
+    in the ``scratch`` copy of an earlier run, after the ``first`` steps and passes of that."""
+    scratch = scratch or prepare(setting, setting.after, folder / "conversion")
+    assert scratch.outer is not None
+    outer = scratch.outer
     root = scratch.root
     script = in_workdir(setting, setting.after, root)
     port, placement = free_port(), setting.placements[world]
@@ -293,6 +303,8 @@ def run_conversion(setting: Setting, world: int, folder: Path, steering: Steerin
             held=steering.held_in_conversion,
             apart=tuple(sorted(steering.apart)),
             alone=steering.alone,
+            preempt=preempt,
+            first=first,
             global_batchnorm=synchronised,
             env=setting.environment(rank, world, port)
             | ({HASH_SEED: OTHER_HASHES} if setting.hashes_apart and rank == 1 else {}),

@@ -413,6 +413,7 @@ def read_trace(path: Path) -> RunTrace:
             computed = set()
         elif kind == "write":
             run.writes.append(Write(**event))
+            follow_rename(run)
         elif kind == "read":
             run.reads.append(Write(**event))
         elif kind == "save":
@@ -458,6 +459,15 @@ def read_trace(path: Path) -> RunTrace:
     forget_looks(run)
     forget_previews(run)
     return run
+
+
+def follow_rename(run: RunTrace) -> None:
+    """What was saved beside its place, and has been put there, was saved there."""
+    before, last = run.writes[-2:] if len(run.writes) > 1 else (None, run.writes[-1])
+    if before is None or (before.action, last.action) != ("rename", "open"):
+        return
+    if run.saves and run.saves[-1].path == before.path:
+        run.saves[-1].path = last.path
 
 
 def forget_looks(run: RunTrace) -> None:

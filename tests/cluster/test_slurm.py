@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import ROOT, Autodist
 
 from cluster.conftest import Slurm, until
@@ -66,6 +67,26 @@ def test_job_goes_on_after_a_signal(slurm: Slurm, autodist: Autodist, train: Pat
     printed = completed(slurm, job, folder)
     starts = [int(line) for path in folder.glob("started-*") for line in path.read_text().split()]
     assert starts[0] == 0 and starts[-1] > 0 and printed.count("weight ") == 1, (starts, printed)
+
+
+def test_job_is_saved_inside_an_epoch(slurm: Slurm, autodist: Autodist, train: Path) -> None:
+    folder = train.parent
+    slow = train.with_name("train.py").read_text().replace('while os.path.exists("wait") and epoch == 1', "if False")
+    slow = slow.replace("        optimizer.step()\n", "        optimizer.step()\n        STEP\n")
+    slow = slow.replace("STEP", 'time.sleep(0.5 * os.path.exists("wait"))').replace(
+        "range(first, 4)", "range(first, 9)"
+    )
+    (folder / "train.py").write_text(slow)
+    assert autodist("convert", "train.py", "--on-preempt", "--force").exit_code == 0
+    (folder / "wait").touch()
+    job = submitted(slurm, autodist, folder)
+    until(lambda: (folder / "last.pt").exists(), "the first checkpoint")
+    slurm.run("scancel", "--batch", "--signal=USR1", job)
+    until(lambda: slurm.state(job) == "PENDING", "the job in the queue")
+    place = torch.load(folder / "last.pt", weights_only=False)["interrupted"]
+    assert place["samples"] % 8 == 0 and 0 < place["samples"] <= 32
+    (folder / "wait").unlink()
+    assert completed(slurm, job, folder).count("weight ") == 1
 
 
 def test_commands_of_the_page(slurm: Slurm, autodist: Autodist, tmp_path: Path) -> None:

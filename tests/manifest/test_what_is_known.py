@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, Autodist, converted
+from resuming import PLAIN, preemptible
 from scripts import BY_OPTION, ITSELF, LOADS, SCRIPT, loading, printed, script, told
 
 BATCH = "assert args.batch_size % dist.get_world_size() == 0, "
@@ -74,6 +75,16 @@ def resuming(text: str) -> bool:
     found = {each in text for each in lines}
     assert len(found) == 1 and found != {"#SBATCH --no-requeue\n" in text}
     return found == {True}
+
+
+def test_ranks_that_listen_get_the_signal(autodist: Autodist, tmp_path: Path) -> None:
+    (tmp_path / "train_ddp.py").write_text(preemptible(PLAIN, tmp_path / "made"))
+    text = printed(autodist, "slurm", gpus="2")
+    assert (
+        resuming(text)
+        and "trap 'kill -USR1 $!; wait $!; scontrol requeue" in text
+        and "HUP,SIGQUIT,SIGUSR1 \\\n" in text
+    )
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,8 @@ class OpenPass:
     dataset: Any
     samplers: tuple[Any, ...] = ()
     taken: int = 0
+    before: int = 0
+    """Batches that were read of it before the training was interrupted."""
     replay: list[list[Any]] | None = None
     located: dict[Any, int] | None = None
     buffer: list[tuple[str, Any]] = field(default_factory=list)
@@ -333,10 +335,15 @@ class DataProbe:
             self._register(loader)  # it was copied, or its class does not call ours
         number = self._numbers[id(loader)]
         context = self._context
-        count = self._passes.get(number, 0)
+        steps, passes = context.plan.first
+        begun, before = next(((each, taken) for loader, each, taken in passes if loader == number), (0, 0))
+        count = self._passes.get(number, begun)
+        if count == begun and before:  # a training that is gone on with
+            context.steps = max(context.steps, steps)
         self._passes[number] = count + 1
         samplers = (getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None))
         record = OpenPass(number, count, loader.dataset, samplers, draws=may_draw(loader.dataset))
+        record.before = before if count == begun else 0
         record.in_workers = bool(getattr(loader, "_autodist_workers", 0))
         record.generators = generators.kept_by(loader.dataset) if record.draws else []
         if context.replay is not None:
@@ -436,7 +443,7 @@ class DataProbe:
             raise
         record.taken += 1
         context.apart, context.left_apart = record.key in context.plan.apart, False
-        streams.reseed("step", *record.key, record.taken)
+        streams.reseed("step", *record.key, record.before + record.taken)
         batch = as_float64(data) if context.plan.dtype == "float64" else data
         record.held.add(batch, context.batch_rows[record.loader])
         return batch
@@ -511,7 +518,7 @@ class DataProbe:
         self._emit_batch(record, indices, list(natural) if several else [natural], steered)
         if fetcher.collate_fn in DRAWS_NOTHING:
             return fetcher.collate_fn(samples)
-        key = ("collate", *record.key, record.taken)
+        key = ("collate", *record.key, record.before + record.taken)
         context.streams.reseed(*key, counts=not record.in_workers)
         if type(samples) is not list or not joins:
             return fetcher.collate_fn(samples)

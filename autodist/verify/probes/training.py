@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
+import os
+import signal
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -369,6 +371,9 @@ class TrainingProbe:
         self._context.trace.flush()
         self._context.steps += 1
         self._context.indexed_rows = []
+        plan = self._context.plan
+        if plan.preempt == self._context.steps and plan.rank == plan.world - 1:
+            os.kill(os.getpid(), signal.SIGTERM)
         if self._context.plan.steps is not None and self._context.steps >= self._context.plan.steps:
             self._stop()
 
