@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +44,42 @@ def autodist(task: Task, folder: Path) -> bool:
 
 def _sources(task: Task) -> list[Path]:
     return sorted(task.project.rglob("*.py"))
+
+
+def msfmktransplt(task: Task, folder: Path) -> bool:
+    """Ascend's script migration with `distributed`; $MSFMKTRANSPLT is its ms_fmk_transplt.py, run by its own Python."""
+    script = task.command[0]
+    if "MSFMKTRANSPLT" not in os.environ or script == "-m":
+        return False
+    with tempfile.TemporaryDirectory() as out:
+        command = [*shlex.split(os.environ["MSFMKTRANSPLT"]), "-i", str(folder), "-o", out, "-v", "2.8.0"]
+        command += ["distributed", "-m", str(folder / script)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        written = Path(out) / f"{folder.name}_msft_multi"
+        if not written.is_dir():
+            (folder / REFUSAL).write_text((done.stdout + done.stderr)[-300:])
+            return True
+        for path in written.rglob("*.py"):
+            text = path.read_text()
+            for npu, cpu in NPU_ON_CPU:
+                text = re.sub(npu, cpu, text)
+            (folder / path.relative_to(written)).write_text(text)
+    return True
+
+
+NPU_ON_CPU = (
+    (r"(?m)^import torch_npu$", ""),
+    (r"(?m)^import torch\.npu$", ""),
+    (r"(?m)^if torch\.npu\.current_device\(\).*\n.*\n", ""),
+    (r"'hccl'", "'gloo'"),
+    (r"'RANK_SIZE'", "'WORLD_SIZE'"),
+    (r"'RANK_ID'", "'RANK'"),
+    (r"f'npu:\{DEVICE_ID\}'", "'cpu'"),
+    (r"\.npu\(\)", ".cpu()"),
+    (r"torch(_npu)?\.npu\.is_available\(\)", "False"),
+    (r"device_ids=\[DEVICE_ID\], ", ""),
+)
+"""What it writes for Ascend's devices, as the judge can run it: on CPUs, with gloo."""
 
 
 def overlaid(files: Callable[[Task], Path]) -> Runner:
@@ -85,6 +123,7 @@ RUNNERS: dict[str, Runner] = {
     "expert": overlaid(lambda task: task.solution),
     "accelerate": overlaid(lambda task: HERE / "guides" / "accelerate" / task.name),
     "fabric": overlaid(lambda task: HERE / "guides" / "fabric" / task.name),
+    "msfmktransplt": msfmktransplt,
 }
 NEEDS = {"accelerate": "accelerate", "fabric": "lightning_fabric"}
 """Packages that a runner's candidates import."""

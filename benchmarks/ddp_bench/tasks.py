@@ -43,6 +43,15 @@ for what you hand in.
 
 
 @dataclass(frozen=True)
+class Fault:
+    """An edit that spoils a solution: the judge has to find it."""
+
+    what: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
 class Task:
     """One project with the command that trains it."""
 
@@ -53,6 +62,8 @@ class Task:
     """Whether samples can be told apart by what goes into the model; only their amount is compared otherwise."""
     hard: str
     folder: Path
+    faults: tuple[Fault, ...] = ()
+    """Where there is a solution, what would be wrong in it."""
 
     @property
     def project(self) -> Path:
@@ -82,6 +93,7 @@ def tasks(names: tuple[str, ...] = ()) -> list[Task]:
             content["samples"] == "rows",
             content["hard"],
             path.parent,
+            tuple(Fault(**fault) for fault in content.get("faults", ())),
         )
         if not names or task.name in names:
             found.append(task)

@@ -18,7 +18,7 @@ from conftest import ROOT, SECONDS
 
 from benchmarks.ddp_bench.judge import CRASH, EQUAL, HANG, REFUSAL, REFUSED, WARNING, WRONG
 from benchmarks.ddp_bench.judge.comparing import texts_agree, values_differ
-from benchmarks.ddp_bench.tasks import Task, tasks
+from benchmarks.ddp_bench.tasks import Fault, Task, tasks
 
 JUDGING = """
 import json, sys, tempfile
@@ -31,40 +31,6 @@ print(json.dumps([(found.verdict, found.reasons) for found in (judge.judge(Path(
 """In a process of its own: ranks are forked, which one that has trained must not do."""
 SOLVED = {task.name: task for task in tasks() if task.solution.is_dir()}
 FIRST = "digits_cnn"
-
-WRONG_ONES = {
-    FIRST: [
-        ("args.batch_size // world", "args.batch_size", "steps of a larger batch"),
-        ("    loader.sampler.set_epoch(epoch)\n", "", "the same order in each epoch"),
-        ("    model = DDP(net)\n", "    model = net\n", "no average of the gradients"),
-        ('torch.save(net.state_dict(), "checkpoints/last', 'torch.save(model.state_dict(), "checkpoints/last', "keys"),
-        ("mean = total(loss.item()) / dist.get_world_size()", "mean = loss.item()", "the loss of one rank is printed"),
-        ("DataLoader(Digits(False), batch_size=64)", "DataLoader(Digits(False), 10, sampler=range(50))", "half a test"),
-        ('"checkpoints/last.pt"', "os.devnull", "a file is missing"),
-        ("lr=args.lr)", "lr=args.lr * world)", "a scaled learning rate"),
-        ("DistributedSampler(train_set)", "DistributedSampler(train_set, world, 0)", "all ranks take the same half"),
-        ("DistributedSampler(train_set)", "DistributedSampler(train_set, shuffle=False)", "no shuffling"),
-        ('        sys.stdout = open(os.devnull, "w")', "        pass", "every rank prints"),
-        ("net = Net().to(device)", "net = Net().to(device).half().to(torch.float64)", "other initial weights"),
-    ],
-    "vae_summed": [("(loss * world).backward()", "loss.backward()", "a sum that is averaged")],
-    "seq2seq_tokens": [
-        ("loss * dist.get_world_size() / tokens", "loss / (target[:, 1:] != PAD).sum()", "the tokens of one rank"),
-    ],
-    "unet_segmentation": [("all_reduce(sums)", "sums", "Dice of one rank")],
-    "resnet_batchnorm": [
-        ("nn.SyncBatchNorm.convert_sync_batchnorm(resnet8().to(device))", "resnet8().to(device)", "own statistics"),
-    ],
-    "simclr_contrastive": [
-        ("torch.cat([torch.cat(all_gather(first)), torch.cat(all_gather(second))])", "model(images)", "own negatives"),
-    ],
-    "tensors_by_hand": [("[rank::world]", "", "all on every rank"), ("[rank::world]", "[::world]", "the same rows")],
-    "plateau_early_stop": [
-        (" * len(data) / size", " / world", "ranks weigh the same"),
-        ("batch[rank::world]", "batch[rank::world][1:]", "samples are left out"),
-    ],
-}
-"""What is replaced in the solution of an expert, by what, and what that is."""
 
 
 def candidate(task: Task, old: str = "", new: str = "") -> Path:
@@ -108,19 +74,20 @@ def verdicts(task: Task, candidates: list[Path]) -> list[tuple[str, list[str]]]:
 
 FEW = 4
 CASES = [
-    pytest.param(FIRST, WRONG_ONES[FIRST][:FEW], id=FIRST),
-    pytest.param(FIRST, WRONG_ONES[FIRST][FEW:], id=f"{FIRST} further", marks=pytest.mark.slow),
-    *(pytest.param(name, WRONG_ONES[name], id=name, marks=pytest.mark.slow) for name in SOLVED if name != FIRST),
+    pytest.param(FIRST, SOLVED[FIRST].faults[:FEW], id=FIRST),
+    pytest.param(FIRST, SOLVED[FIRST].faults[FEW:], id=f"{FIRST} further", marks=pytest.mark.slow),
+    *(pytest.param(name, SOLVED[name].faults, id=name, marks=pytest.mark.slow) for name in SOLVED if name != FIRST),
 ]
 
 
 @pytest.mark.parametrize(("name", "edits"), CASES)
-def test_right_ones_are_equal_and_wrong_ones_are_not(name: str, edits: list[tuple[str, str, str]]) -> None:
+def test_right_ones_are_equal_and_wrong_ones_are_not(name: str, edits: tuple[Fault, ...]) -> None:
     task = SOLVED[name]
-    edited = [candidate(task, old, new) for old, new, _ in edits]
+    assert edits
+    edited = [candidate(task, fault.old, fault.new) for fault in edits]
     right, *wrong = verdicts(task, [candidate(task), *edited, task.project])
     assert right == (EQUAL, [])
-    missed = [what for (_, _, what), (verdict, _) in zip(edits, wrong, strict=False) if verdict != WRONG]
+    missed = [fault.what for fault, (verdict, _) in zip(edits, wrong, strict=False) if verdict != WRONG]
     assert not missed
     assert wrong[-1][0] == WRONG, "every rank does everything"
 

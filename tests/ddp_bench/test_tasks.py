@@ -24,8 +24,8 @@ TASKS = tasks()
 def test_task_is_complete(task: Task) -> None:
     assert task.name == task.folder.name
     assert task.about and task.hard
-    name = task.command[1].replace(".", "/") + ".py" if task.command[0] == "-m" else task.command[0]
-    assert (task.project / name).is_file()
+    module = task.command[1].replace(".", "/") if task.command[0] == "-m" else task.command[0].removesuffix(".py")
+    assert any((task.project / name).is_file() for name in (f"{module}.py", f"{module}/__main__.py"))
     for path in task.folder.rglob("*.py"):
         ast.parse(path.read_text(encoding="utf-8"))
     assert " ".join(task.command) in task.instruction()

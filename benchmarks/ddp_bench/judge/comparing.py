@@ -90,14 +90,16 @@ class _Pickles:
 
 def _file(name: str, left: Path, right: Path) -> Iterator[str]:
     if left.suffix in TENSORS:
-        try:
-            pair = [
-                torch.load(path, map_location="cpu", weights_only=False, pickle_module=_Pickles)
-                for path in (left, right)
-            ]
-        except Exception as error:
-            yield f"{name} cannot be read: {error}"[:200]
-            return
+        pair = []
+        for path in (left, right):
+            try:
+                pair.append(torch.load(path, map_location="cpu", weights_only=False, pickle_module=_Pickles))
+            except Exception as error:
+                if path is right:
+                    yield f"{name} cannot be read: {error}"[:200]
+                elif left.read_bytes() != right.read_bytes():  # the project's own format
+                    yield f"{name} has other bytes"
+                return
         yield from list(values_differ(pair[0], pair[1], name))[:3]
     elif left.suffix in TEXTS:
         one, other = left.read_text().splitlines(), right.read_text().splitlines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 from collections import Counter
@@ -139,6 +140,17 @@ def global_batch_norm() -> None:
     _replace(DistributedDataParallel, "_passing_sync_batchnorm_handle", lambda self, module: None)
 
 
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in an argument of a model: alone, or in lists, mappings and objects of a project's classes."""
+    if torch.is_tensor(value):
+        yield value
+    elif dataclasses.is_dataclass(value):
+        yield from _tensors(vars(value))
+    elif isinstance(value, list | tuple | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(part)
+
+
 class Seen:
     """What goes into models while they train: the calls of outermost modules that have parameters."""
 
@@ -155,7 +167,7 @@ class Seen:
         def watched(module: Any, *args: Any, **kwargs: Any) -> Any:
             has = next(module.parameters(), None) is not None
             if has and not self._depth and module.training and torch.is_grad_enabled():
-                self._note([value for value in [*args, *kwargs.values()] if torch.is_tensor(value)])
+                self._note([*_tensors(args), *_tensors(kwargs)])
             self._depth += has
             try:
                 return call(module, *args, **kwargs)

@@ -1,0 +1,106 @@
+import argparse
+import contextlib
+import math
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int, default=2)
+parser.add_argument("--micro-batch-size", type=int, default=8)
+parser.add_argument("--accum-steps", type=int, default=4)
+parser.add_argument("--lr", type=float, default=4e-3)
+parser.add_argument("--max-norm", type=float, default=1.0)
+
+
+def signals(n, seed):
+    g = torch.Generator().manual_seed(seed)
+    label = torch.randint(0, 4, (n,), generator=g)
+    t = torch.linspace(0, 6.28, 24)
+    x = torch.sin(t * (label + 1).unsqueeze(1)) + 0.4 * torch.randn(n, 24, generator=g)
+    return TensorDataset(x.unsqueeze(1), label)
+
+
+class ConvNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv1d(1, 8, 5, padding=2), nn.GELU(), nn.MaxPool1d(2), nn.Conv1d(8, 16, 3), nn.GELU())
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, x):
+        return self.head(self.features(x).mean(-1))
+
+
+def setup():
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    if rank != 0:
+        sys.stdout = open(os.devnull, "w")  # rank 0 prints for all
+    return rank, world
+
+
+def total(value):
+    """The sum of a number over all ranks."""
+    value = torch.tensor(float(value), device="cuda" if torch.cuda.is_available() else "cpu")
+    dist.all_reduce(value)
+    return value.item()
+
+
+def main():
+    args = parser.parse_args()
+    rank, world = setup()
+    torch.manual_seed(3)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    use_amp = device == "cuda"
+    train_set = signals(104, 1)
+    sampler = DistributedSampler(train_set)
+    train_loader = DataLoader(train_set, batch_size=args.micro_batch_size // world, sampler=sampler)
+    val_loader = DataLoader(signals(50, 2), batch_size=25)
+    net = ConvNet().to(device)
+    model = DDP(net)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
+    scaler = torch.amp.GradScaler(device, enabled=use_amp)
+    updates = math.ceil(len(train_loader) / args.accum_steps) * args.epochs
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=args.lr, total_steps=updates)
+    for epoch in range(args.epochs):
+        model.train()
+        sampler.set_epoch(epoch)
+        running = 0.0
+        optimizer.zero_grad(set_to_none=True)
+        for step, (x, y) in enumerate(train_loader, start=1):
+            x, y = x.to(device), y.to(device)
+            update = step % args.accum_steps == 0 or step == len(train_loader)
+            with contextlib.nullcontext() if update else model.no_sync():
+                with torch.autocast(device_type=device, dtype=torch.float16, enabled=use_amp):
+                    loss = nn.functional.cross_entropy(model(x), y)
+                scaler.scale(loss / args.accum_steps).backward()
+            running += total(loss.item()) / world
+            if update:
+                scaler.unscale_(optimizer)
+                norm = nn.utils.clip_grad_norm_(model.parameters(), args.max_norm)
+                scaler.step(optimizer)
+                scaler.update()
+                optimizer.zero_grad(set_to_none=True)
+                scheduler.step()
+                print(f"epoch {epoch} step {step} grad norm {norm.item():.5f} lr {scheduler.get_last_lr()[0]:.6f}")
+        model.eval()
+        correct = 0
+        with torch.no_grad():
+            for x, y in val_loader:
+                correct += (net(x.to(device)).argmax(1) == y.to(device)).sum().item()
+        print(f"epoch {epoch} loss {running / len(train_loader):.5f} accuracy {correct / len(val_loader.dataset):.3f}")
+    if rank == 0:
+        torch.save({"model": net.state_dict(), "scaler": scaler.state_dict(), "scheduler": scheduler.state_dict()}, "last.pt")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
