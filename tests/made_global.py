@@ -59,9 +59,11 @@ for epoch in range(2):
 STEP, EPOCH = " " * 8, " " * 4
 
 
-def found(text: str, alone: str = "", start: str = "") -> tuple[Program, list[Cut]]:
-    """What to make global for the end of a script, of which a statement may be rank 0's alone."""
-    program = traced(HEAD.replace("for epoch", start + "\nfor epoch", 1) + text + "\n")
+def found(text: str, alone: str = "", start: str = "", begun: str = "") -> tuple[Program, list[Cut]]:
+    """What to make global for the end of a script, of which a statement may be rank 0's alone. ``start`` stands ahead
+    of the epochs, ``begun`` at the start of each."""
+    head = HEAD.replace("    for step", f"{EPOCH}{begun}\n    for step", 1) if begun else HEAD
+    program = traced(head.replace("for epoch", start + "\nfor epoch", 1) + text + "\n")
     plan = sources(program, CATALOG).plan
     source = program.operations[0].source
     guarded = [each for each in walk(source.tree) if isinstance(each, ast.stmt) and source.code(each) == alone]

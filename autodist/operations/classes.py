@@ -12,7 +12,10 @@ AXIS: Mapping[str, type] = {"axis": int, "default": int}
 
 CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     # number by number
-    "same": ("gives the same numbers, in another place or form: `x.clone()`", {}),
+    "same": (
+        "gives the same numbers, in another place or form: `x.clone()`; of: which operand's, if not the first's",
+        {"of": int},
+    ),
     "linear": ("is linear in the number that it is given: `-x`", {}),
     "elementwise": (
         "computes each number from those in the same place: `x.exp()`; with `compares`, a test: `x > y`; with "
@@ -70,7 +73,7 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     ),
     "scatter": (
         "adds numbers to those of a tensor, at places that others tell; accumulate: the argument without which it "
-        "replaces them",
+        "replaces them, empty if it always does",
         {"accumulate": str},
     ),
     # between ranks

@@ -57,7 +57,8 @@ def scan(call: Call) -> Placement:
 def index(call: Call) -> Placement:
     """Some numbers along an axis, by their places, which those of a batch may tell: `torch.index_select(x, 0, y)`."""
     if call.first.placement == Replicate() and [each.placement for each in call.operands[1:]] == [Shard(0)]:
-        return Shard(call.axes()[0])
+        told = call.axis if isinstance(call.axis, int) else -1
+        return Shard(told if told >= 0 else call.axes()[0])
     if any(not isinstance(each.placement, Replicate) for each in call.operands[1:]):
         return call.apart(SAMPLES_BESIDE)
     return call.apart(BY_PLACE) if call.first.shard in call.axes() else call.first.placement

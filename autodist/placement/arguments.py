@@ -25,6 +25,7 @@ SEVERAL = frozenset(
 """What gives several tensors, if it is told along which axis."""
 LISTS = frozenset(["reduction", "concatenate", "stack", "container", "comparison"])
 """Classes of operations that may be given a list of tensors."""
+SHAPES = ("torch.Tensor.shape", "torch.Tensor.size")
 SIZED = frozenset("view expand repeat fill random unflatten".split())
 SIZES = ("size", "k", "num_samples")
 """The keywords that tell how many numbers are drawn."""
@@ -86,6 +87,10 @@ def operands(operation: Operation, known: operations.Operation) -> Iterator[Valu
         given = given[1:] if isinstance(given[0].constant, str) else given
     if known.cls in ("fill", "random"):
         yield from sizes_of(operation, known)
+        return
+    if known.short == "numel":  # of a shape: `x.size().numel()`
+        shapes = [op for each in given for op in each.operations if op.name in SHAPES and len(op.inputs) == 1]
+        yield from (each.inputs[0] for each in shapes) if shapes else given
         return
     if known.cls == "sequence":
         yield from given[: 3 if known.short == "MultiheadAttention" else 1]

@@ -46,8 +46,8 @@ def partials(call: Call) -> list[Partial]:
 
 
 def same(call: Call) -> Placement:
-    """The same numbers."""
-    return call.first.placement
+    """The same numbers, as a tensor of other samples where it has any: `x.copy_(y)`"""
+    return aligned(call) if len(call.operands) > 1 and call.parameters else call.first.placement
 
 
 def linear(call: Call) -> Placement:

@@ -30,7 +30,8 @@ class InPlace(Reading):
             summed = new == Partial("sum") or operation in self._cyclic and isinstance(by, (Each, Shard))
             if summed or isinstance(new, Partial) and new.reduce == "sum":
                 return self._added(base, old), sizes
-        if old == new or isinstance(old, Each):
+        alike = old == new and (isinstance(by, Replicate) or not isinstance(old, Replicate))
+        if alike or isinstance(old, Each):
             return old, sizes
         if isinstance(by, Replicate) and all(map(self._found.begins, base.operations)):
             return new, sizes
@@ -76,6 +77,9 @@ class InPlace(Reading):
 
     def _accumulated(self, operation: Operation, call: Call, placement: Placement) -> Placement:
         """What a loop over samples adds up: the sum of what each of them adds."""
+        overs = {each.placement.over for each in call.operands if isinstance(each.placement, Each)}
+        if overs - {""}:
+            return self._averaged(call, overs)
         if isinstance(placement, Each):
             return Partial("sum")
         parts = [each.placement for each in call.operands if isinstance(each.placement, Each)]
@@ -89,6 +93,13 @@ class InPlace(Reading):
         if isinstance(result, Partial) and result.reduce == "sum" and not begun:
             return call.apart("the number that it begins with would be counted as often as there are ranks")
         return result
+
+    def _averaged(self, call: Call, overs: set[str]) -> Placement:
+        """The mean over samples that a loop adds up, each divided by how many they are."""
+        means = {Partial("mean", each) for each in overs}
+        others = {each.placement for each in call.operands if not isinstance(each.placement, Each)}
+        fits = len(means) == 1 and others <= {*means, Replicate()}
+        return means.pop() if fits else call.apart("it adds up samples that are divided by different numbers")
 
     def _is_only_begun(self, value: Value) -> bool:
         """Whether all that is known of a sum yet is the zero that it begins with."""

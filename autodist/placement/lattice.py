@@ -46,6 +46,8 @@ class Each:
     together are those of one process."""
 
     loop: str = ""
+    over: str = ""
+    """The number of samples by which it is divided, of which each rank has its own: `loss / len(x)`."""
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,15 @@ class Placements:
         """How a value lies, whichever operation gives it; None if none has."""
         return self.joint(value.operations)
 
-    def joint(self, operations_: Iterable[Operation]) -> Placement | None:
-        """How what one of several operations gives lies. What sums begin with lies as they do."""
+    def joint(
+        self, operations_: Iterable[Operation], taken: Mapping[Operation, Placement] | None = None
+    ) -> Placement | None:
+        """How what one of several operations gives lies, or is ``taken``. What sums begin with lies as they do."""
+        taken = self.taken if taken is None else taken
         known = sorted((each for each in operations_ if each in self.of), key=lambda each: each.number)
         known = without_reduced(known) if self.communicates and len(known) > 1 else known
         begun = [each for each in known if not self.begins(each)] if len(known) > 1 else known
-        return joint(self.taken.get(each, self.of[each]) for each in begun or known)
+        return joint(taken.get(each, self.of[each]) for each in begun or known)
 
     def begins(self, operation: Operation) -> bool:
         """Whether it gives what sums begin with, zeros or a part of them, as far as is known: `counts[0]`."""

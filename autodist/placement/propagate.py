@@ -11,7 +11,7 @@ from autodist import operations
 from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
-from autodist.placement.along import SAMPLES_BESIDE
+from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
 from autodist.placement.between_ranks import gives_rank, rank
 from autodist.placement.call import ROWS, Call, Operand
 from autodist.placement.in_place import InPlace
@@ -79,11 +79,17 @@ class _Propagation(InPlace):
         self._found.plan = self._plan
         self._found.communicates = any(each.name.startswith("torch.distributed.") for each in self._program.operations)
         self._settle(operations_)
-        lost = [each for each in operations_ if each in self._cyclic]
-        if any(isinstance(self._found.of.get(each), PerRank) for each in lost):
-            for each in lost:  # what they were given at first was not settled yet, and they keep it from round to round
+        again = [each for each in operations_ if each in self._cyclic]
+        while lost := [each for each in again if isinstance(self._found.of.get(each), PerRank)]:
+            for (
+                each
+            ) in again:  # what they were given at first was not settled yet, and they keep it from round to round
                 self._found.of.pop(each, None)
-            self._settle(lost)
+            self._settle(again)
+            still = [each for each in lost if isinstance(self._found.of.get(each), PerRank)]
+            if len(again) == len(still):
+                break
+            again = still
         self._found.sample_loops = frozenset(each for each in self._program.loops if self._is_over_samples(each))
         return self._found
 
@@ -127,6 +133,8 @@ class _Propagation(InPlace):
             return (Each("loader") if shared else Replicate()), self._found.size(operation.inputs[0])
         if "world_size" in self._roles(operation):
             return Replicate(1), ()
+        if operation.name.endswith(".batch_size") and "loader" in getattr(operation.owner, "roles", ()):
+            return Replicate(-int(isinstance(self._plan.sharded(operation), Shard))), ()
         if gives_rank(operation):
             return rank(Call(operation.name, ())), ()
         if operation.name in ("iterate", "range.index"):
@@ -134,8 +142,7 @@ class _Propagation(InPlace):
         if operation.name == "getitem":
             return self._item(operation)
         if operation.name == "builtins.slice":
-            bounds = [self._operand(each) for each in operation.inputs]
-            return next((each for each in bounds if isinstance(each, Each)), Replicate()), ()
+            return self._slice(operation), ()
         if operation.name == "setitem":
             return self._stored(operation)
         if operation.name in arguments.FIELDS_OF_RESULTS:
@@ -169,6 +176,15 @@ class _Propagation(InPlace):
                 self._found.size(operation.inputs[0]) if operation.inputs else None
             )
         return self._known(operation, known)
+
+    def _slice(self, operation: Operation) -> Placement:
+        """`[start : start + n]`: places that begin where ranks have come to are each rank's own."""
+        bounds = [self._operand(each) for each in operation.inputs]
+        starts = operation.inputs and operation.inputs[0].constant not in (None, 0)
+        own = next((each for each in bounds if isinstance(each, (Partial, PerRank))), None)
+        if starts and own is not None:
+            return own if isinstance(own, PerRank) else PerRank(operation.name, BY_PLACE)
+        return next((each for each in bounds if isinstance(each, Each)), Replicate())
 
     def _batch_sizes(self, operation: Operation) -> Sizes:
         given = operation.inputs[0] if operation.inputs else Value()
@@ -204,6 +220,10 @@ class _Propagation(InPlace):
         if numbers and operation.inputs:
             over = operation.inputs[min(len(operation.inputs), 2) - 1]
             placement = self._size_as(over, self._plan.counts(operation, [over]) == 0) or placement
+        if numbers and "of" in operation.keywords:  # `enumerate(labels)`
+            of = operation.keywords["of"]
+            fields, lying = any(each.name == FIELDS for each in of.operations), self._operand(of)
+            return (lying and (Each("range") if lying == Shard(0) and not fields else Replicate())), ()
         if numbers:
             waits = placement is None and any(each.operations for each in operation.inputs)
             return (None if waits else Each("range") if counted(placement) else placement or Replicate()), ()
@@ -340,6 +360,8 @@ class _Propagation(InPlace):
         return Partial("sum", sharded[axis]) if axis in sharded else Replicate()
 
     def _known(self, operation: Operation, known: operations.Operation) -> tuple[Placement | None, Sizes]:
+        if known.cls == "length" and self._is_one_of_many(operation.inputs[0]):
+            return Replicate(), ()
         if known.cls in ("expand", "repeat") and (shard := self._spread_out(operation)) is not None:
             return shard, tuple(None for _ in arguments.sizes_of(operation))
         if known.cls in ("fill", "random") and (like := self._shaped_like(operation)) is not None:
@@ -379,6 +401,8 @@ class _Propagation(InPlace):
             if self._picked(operation.inputs[0]) and known.cls == "reduction":
                 return PerRank(known.name, "ranks put different numbers of values into that list"), sizes[0]
             return self._of_list(operands[0].placement, known), sizes[0]
+        if known.cls == "same" and known.parameters and not any(isinstance(e.placement, Shard) for e in operands):
+            operands, sizes = operands[known.parameters["of"] :] or operands, sizes[:1]  # `x.copy_(y)`
         numbers = tuple(None if place == rows else size for place, size in enumerate(call.sizes))
         call = replace(call, operands=tuple(operands), sizes=numbers, parameters=known.parameters)
         alike = all(each.placement == Replicate() for each in operands)
@@ -399,16 +423,6 @@ class _Propagation(InPlace):
         for place, each in enumerate(told):
             if rows := counted(self._size_as(each, place == at)):
                 return Shard(place, rows=rows)
-        return None
-
-    def _shaped_like(self, operation: Operation) -> Operation | None:
-        """What reads the shape that a tensor is made with: `torch.randn(x.shape)`, `torch.zeros(*x.size())`"""
-        given = [*operation.inputs[-1:], *(each for name, each in operation.keywords.items() if name in ("*", "size"))]
-        for value in given:
-            for each in value.operations:
-                shape = next(iter(each.inputs[0].operations), each) if each.name == "iterate" and each.inputs else each
-                if shape.name in ("torch.Tensor.shape", "torch.Tensor.size") and len(shape.inputs) == 1:
-                    return shape
         return None
 
     def _laid_together(

@@ -9,10 +9,12 @@ from autodist.placement.call import ROWS
 from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
-from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, held
+from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
 
 SOURCES = (BATCH, FIELDS)
 LOADED = (BATCH, FIELDS, SAMPLE)
+PADDING = ("pad_sequence", "pad_packed_sequence")
+"""Names of what makes samples as long as the longest of them."""
 
 
 class Reading:
@@ -54,8 +56,9 @@ class Reading:
         if not isinstance(over, Shard):
             return isinstance(over, Each)
         tuples = any(self._gives_several(each) for each in loop.subject.operations)
-        given = held(loop.subject)  # of a loader, or of several side by side
-        batches = any(each.name in LOADED or each in self._plan.placed for each in given)
+        several = held(Value(things=loop.subject.things))  # of a loader, or of several side by side
+        batches = any(each.name in LOADED or each in self._plan.placed for each in several)
+        batches = batches or any(each.name == FIELDS for each in loop.subject.operations)
         return not (tuples or batches) and over.axis == 0
 
     def _gives_several(self, operation: Operation) -> bool:
@@ -67,3 +70,26 @@ class Reading:
             return operation.owner is not None and operation.name not in SOURCES
         along = known.short in arguments.SEVERAL and (len(operation.inputs) > 1 or bool(operation.keywords))
         return along or known.cls == "sequence" or known.short == "LSTMCell"
+
+    def _is_one_of_many(self, value: Value) -> bool:
+        """Whether it is one of a rank's samples, `x[0]`, which are all of one size: nobody has padded them to the
+        longest."""
+        picked = [each for each in value.operations if isinstance(self._found.of.get(each), PerRank)]
+        if not picked or any(each.name != "getitem" for each in picked):
+            return False
+        given = closure(
+            {op for each in picked for op in each.inputs[0].operations},
+            lambda each: (op for v in each.operands for op in held(v) if isinstance(self._found.of.get(op), Shard)),
+        )
+        shared = all(isinstance(self._found.of.get(each), Shard) for each in given)
+        return shared and not any(each.name.endswith(PADDING) for each in given)
+
+    def _shaped_like(self, operation: Operation) -> Operation | None:
+        """What reads the shape that a tensor is made with: `torch.randn(x.shape)`, `torch.zeros(*x.size())`"""
+        given = [*operation.inputs[-1:], *(each for name, each in operation.keywords.items() if name in ("*", "size"))]
+        for value in given:
+            for each in value.operations:
+                shape = next(iter(each.inputs[0].operations), each) if each.name == "iterate" and each.inputs else each
+                if shape.name in ("torch.Tensor.shape", "torch.Tensor.size") and len(shape.inputs) == 1:
+                    return shape
+        return None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from autodist.operations import Operation
 from autodist.placement import along, between_ranks, by_number, layout, products, samples, sizes
 from autodist.placement.call import Call, Operand
-from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, times
+from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, counted, times
 
 FUNCTIONS: Mapping[str, Callable[[Call], Placement]] = {
     "same": by_number.same,
@@ -111,8 +111,19 @@ def transfer(operation: Operation, call: Call) -> Placement:
     return result
 
 
+DIVIDED = frozenset("same linear add divide reduction view flatten squeeze unsqueeze container".split())
+"""Classes of operations that a number may be given to which one sample is divided by."""
+
+
 def _of_each(operation: Operation, call: Call) -> Placement:
     """Whatever is computed of one sample alone, and of what all ranks have alike, is that sample's."""
+    samples = [each.placement for each in call.operands if isinstance(each.placement, Each)]
+    if operation.cls == "divide" and len(call.operands) == 2 and len(samples) == 1 and not samples[0].over:
+        above, below = (each.placement for each in call.operands)
+        if above is samples[0] and (count := counted(below)):
+            return replace(above, over=count)
+    if {each.over for each in samples} != {""} and (operation.cls not in DIVIDED or len(set(samples)) > 1):
+        return call.apart("one sample is divided by how many each rank has of its own")
     for each in call.operands:
         if not isinstance(each.placement, (Each, Replicate)):
             return call.apart("one sample meets what is computed of others")

@@ -39,7 +39,9 @@ class Batches(Steps):
             bases = [all_held(user.inputs[:1]) for user in self._picked_by(each)]
             if each in parts or bases and not any(map(parts.isdisjoint, bases)):  # it picks of the batch itself
                 continue
-            number = self._number(each) if noise or self._chooses(each) else self._rounds_of(each) if bases else None
+            number = (
+                self.number_drawn(each) if noise or self._chooses(each) else self._rounds_of(each) if bases else None
+            )
             told = [number] if number is not None else self._piece(each)
             if told is not None:
                 made[each] = told
@@ -56,7 +58,7 @@ class Batches(Steps):
         known = self.table.find(operation.name)
         return arguments.sizes_of(operation, known) if known is not None and known.cls == "random" else []
 
-    def _number(self, operation: Operation) -> Value | None:
+    def number_drawn(self, operation: Operation) -> Value | None:
         """How many samples an operation draws anew in each step; None for one, and for an order of all samples."""
         told = self.shape(operation)
         if not told or not sizes.is_several(told[0]) or not self.in_step(operation):

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from autodist.placement import Partial, PerRank, Replicate
+from autodist.placement import Each, Partial, PerRank, Replicate, Shard
 from autodist.placement.placements import Placements
 from autodist.program import Operation, Program, Region, held
 from autodist.solve.steps import Steps
+from autodist.solve.written import assigned, parts_of
 from autodist.source import Source, all_of, spelled
 
 if TYPE_CHECKING:
@@ -38,11 +39,22 @@ def cheapest(cuts: Sequence[Cut], program: Program, placements: Placements, barr
     the one print takes it that comes every hundred steps."""
     readers: dict[ast.AST, list[Cut]] = defaultdict(list)
     uses = _Uses(program, placements, barred)
+    makers = {uses.maker(cut.node) or cut.node for cut in cuts}
+    outer: dict[ast.expr, Cut] = {}
     for cut in cuts:
-        readers[uses.maker(cut.node) or cut.node].append(cut)
+        inner = uses.within(cut, makers)
+        outer[inner.node] = cut
+        readers[uses.maker(inner.node) or inner.node].append(inner)
     for made, group in readers.items():
         place = uses.place(made, group)
-        yield from [place] if place is not None else group
+        read = {_text(each) for each in group if outer[each.node] is each}
+        beside = [each if _text(each) in read else outer[each.node] for each in group]
+        yield from [place] if place is not None else beside
+
+
+def _text(cut: Cut) -> tuple[ast.AST, str]:
+    """What a function reads: rules have that reduced once."""
+    return cut.source.home(cut.node), cut.source.code(cut.node)
 
 
 class _Uses:
@@ -57,15 +69,33 @@ class _Uses:
         found = {each.node for each in self._apart(node)}
         return found.pop() if len(found) == 1 else None
 
+    def within(self, cut: Cut, makers: set[ast.AST]) -> Cut:
+        """A cut at what its expression is computed from, where others want that global, too: `counts` of
+        `counts.sum(1)`"""
+        node, own = cut.node, self.maker(cut.node)
+        while cut.is_met and len(parts := [each for each in parts_of(node) if self._apart(each)]) == 1:
+            (node,) = parts
+            if self._placements.value(self._program.at(node)) != cut.placement:
+                break
+            made = self.maker(node)
+            if made is not None and made is not own and made in makers:
+                return replace(cut, node=node, read=cut.read | {cut.node})
+        return cut
+
+    def _is_apart(self, operation: Operation) -> bool:
+        return self._placements.of.get(operation, SAME) != SAME
+
     def _apart(self, node: ast.AST) -> list[Operation]:
         found = self._program.at(node).operations
-        return [each for each in found if self._placements.of.get(each, SAME) != SAME]
+        return [each for each in found if self._is_apart(each)]
 
     def place(self, made: ast.AST, group: list[Cut]) -> Cut | None:
         """Where a value is made global once for all that read it, if that costs less than where they do."""
         read = [each for each in group if each.node is not made]
         makers = [each for each in self._apart(made) if each.node is made]
-        if not read or not makers or not isinstance(made, ast.expr) or not all(map(self._may_be_global, makers)):
+        if not read or not makers or not isinstance(made, ast.expr):
+            return None
+        if not all(self._may_be_global(each, {cut.node for cut in group}) for each in makers):
             return None
         if len(makers) < sum(1 for each in self._program.at(made).operations if each.node is made):
             return None  # other calls of the function make it of what all ranks have
@@ -89,15 +119,22 @@ class _Uses:
         bindings = [each for each in all_of(home, ast.Assign) if name in map(spelled, each.targets)]
         return bindings[0].value if len(bindings) == 1 else None
 
-    def _may_be_global(self, made: Operation) -> bool:
+    def _may_be_global(self, made: Operation, read: set[ast.expr]) -> bool:
         """Whether a value may be global for all that are given it: no gradient flows through it, and nobody adds a sum
-        or a number of all samples to those of one rank."""
+        or a number of all samples to those of one rank, or has samples meet others."""
         if made in self._learnt:
             return False
+        if isinstance(self._placements.of.get(made), Shard):
+            lost = [each for each in self._program.users[made] if isinstance(self._placements.of.get(each), PerRank)]
+            if any(read.isdisjoint(assigned(each)) for each in lost):
+                return False
         found, pending = {made}, [made]
         while pending:
             for user in self._program.users[pending.pop()]:
-                if user in found or isinstance(self._placements.of.get(user), PerRank):
+                lying = self._placements.of.get(user)
+                if user in self._learnt or isinstance(lying, Each):
+                    return False  # losses are divided by it, or loops count a rank's own samples by it
+                if user in found or isinstance(lying, PerRank):
                     continue
                 found.add(user)
                 pending.append(user)

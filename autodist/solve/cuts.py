@@ -17,7 +17,7 @@ from autodist.program import Operation, Program, Region, Value, held, joined
 from autodist.solve.alone import Alone
 from autodist.solve.costs import cheapest
 from autodist.solve.demands import Demand, demands
-from autodist.solve.facts import Facts, is_number_of_samples, is_sum, is_weighted
+from autodist.solve.facts import Facts, is_mean, is_number_of_samples, is_sum
 from autodist.solve.search import Cut, Search
 from autodist.solve.written import parts_of, read_by
 
@@ -35,50 +35,111 @@ def cuts(
     facts = Facts(program, placements, alone, settled)
     found: dict[ast.expr, Cut] = {}
     wanted = [Demand("state", each) for each in facts.kept()]
-    for demand in [*wanted, *demands(program, operations.load(), alone)]:
+    for demand in [*(wanted or _lost(facts)), *demands(program, operations.load(), alone)]:
         for cut in _met(demand, facts):
             before = found.setdefault(cut.node, cut)
             if before.is_met and before.placement != cut.placement and not _is_alike(before.placement, cut.placement):
                 found[cut.node] = replace(cut, placement=PerRank("join", OTHERWISE))
-    return [_narrowed(each, facts) for each in cheapest(list(found.values()), program, placements, facts.barred)]
+    narrowed = [_narrowed(each, facts) for each in found.values()]
+    return [_narrowed(each, facts) for each in cheapest(narrowed, program, placements, facts.barred)]
+
+
+def _lost(facts: Facts) -> Iterator[Demand]:
+    """The losses that are means over all samples once numbers are global that no gradient flows through."""
+    for each in facts.mixed_losses():
+        demand = Demand("loss", each)
+        if all(cut.is_met and is_mean(cut.placement) for cut in _met(demand, facts)):
+            yield demand
 
 
 def solved(program: Program, plan: Plan, catalog: Catalog, alone: Alone) -> list[Cut]:
     """The expressions to make global so that all demands are met. What others are computed from comes first: once it
     is global, they may be so as well."""
     chosen: dict[ast.expr, Cut] = {}
+    left: list[Cut] = []
     placements: Placements | None = None
-    for _ in range(ROUNDS):
+    for at in range(ROUNDS):
         placements = as_reported(program, plan, catalog, placements)
-        settled = frozenset(node for each in chosen.values() if each.is_met for node in (each.node, *each.read))
+        if not at:
+            plan = _going_on_alike(program, plan, placements)
+            placements = as_reported(program, plan, catalog, placements)
+        settled = frozenset(node for each in chosen.values() for node in (each.node, *each.read))
         fresh = [each for each in cuts(program, placements, alone, settled) if each.node not in chosen]
         met = [each for each in fresh if each.is_met]
+        left = [each for each in fresh if not each.is_met]
         entered = {region.function for region in _given(met, program)}
-        now = [each for each in _first(fresh, program) if each.source.function(each.node) not in entered] or fresh
+        first = _first(fresh, program)
+        now = [each for each in first if each.is_met and each.source.function(each.node) not in entered]
+        now = now or [each for each in first if each.is_met] or met
         chosen.update((each.node, each) for each in now)
         if len(now) == len(fresh) and not any(each.is_behind or isinstance(each.placement, Shard) for each in now):
             break
-        plan = _made_global([each for each in now if each.is_met], program, plan)
-    return list(chosen.values())
+        if not now:
+            break
+        plan = _made_global(now, program, plan)
+    return [*chosen.values(), *left]
+
+
+def _going_on_alike(program: Program, plan: Plan, placements: Placements) -> Plan:
+    """A plan under which each step is given the same by the one before on all ranks, of what they are to keep alike."""
+    facts = Facts(program, placements, Alone())
+    taken = {user: dict(held) for user, held in plan.taken.items()}
+    for each in facts.kept():
+        for user in facts.carried[each]:
+            taken.setdefault(user, {})[each] = Replicate()
+    return replace(plan, taken=taken)
 
 
 def _first(fresh: Sequence[Cut], program: Program) -> list[Cut]:
-    """Those that are not computed from others, made global where they are computed, or gathered."""
+    """Those that are not computed from others, made global where they are computed or read."""
     made = [program.at(each.node).operations for each in fresh]
-    own = [
-        {op for op in read if isinstance(each.placement, Shard) or op.node is each.node} if each.is_met else set()
-        for each, read in zip(fresh, made, strict=True)
-    ]
-    below = [program.depending(user for op in each for user in program.users[op]) for each in own]
+    nodes = [node for each in fresh if each.is_met for node in (each.node, *each.read)]
+    reading = _reading(nodes if len(fresh) > 1 else (), program)
+    below: list[set[Operation]] = []
+    for each, here in zip(fresh, made, strict=True):
+        everywhere = each.is_met and (isinstance(each.placement, Shard) or _is_returned(each))
+        own = {op for op in here if everywhere or each.is_met and op.node is each.node}
+        users = {user for op in own for user in program.users[op]}
+        users |= {user for node in (each.node, *each.read) for user in reading.get(node, ())}
+        below.append(program.depending(users))
+
+    def is_given(one: int, other: int) -> bool:
+        outside = fresh[one].source.function(fresh[one].node) is not fresh[other].source.function(fresh[other].node)
+        return outside and _is_returned(fresh[other]) and not made[other].isdisjoint(made[one])
 
     def waits(one: int) -> bool:
         return any(
-            not below[other].isdisjoint(made[one]) and below[one].isdisjoint(own[other])
+            is_given(one, other) or not below[other].isdisjoint(made[one]) and below[one].isdisjoint(made[other])
             for other in range(len(fresh))
             if other != one
         )
 
     return [each for at, each in enumerate(fresh) if not waits(at)]
+
+
+def _reading(nodes: Sequence[ast.expr], program: Program) -> dict[ast.expr, list[Operation]]:
+    """What is given some expressions."""
+    found: dict[ast.expr, list[Operation]] = {each: [] for each in nodes}
+    for each in program.operations:
+        for part in read_by(each.node):
+            if part in found:
+                found[part].append(each)
+    return found
+
+
+def _is_returned(cut: Cut) -> bool:
+    """Whether it is what a function returns: all that call it are given the same."""
+    return isinstance(cut.source.parents.get(cut.node), ast.Return)
+
+
+def _returned(made_global: Sequence[Cut], program: Program) -> Iterator[tuple[Operation, set[Operation]]]:
+    """Who is given what functions return that is made global there, and what that is."""
+    for each in filter(_is_returned, made_global):
+        home = each.source.function(each.node)
+        for op in program.at(each.node).operations:
+            for user in program.users[op]:
+                if not any(region.function is home for region in user.region.around()):
+                    yield user, {op}
 
 
 def _given(made_global: Sequence[Cut], program: Program) -> dict[Region, set[Operation]]:
@@ -100,6 +161,8 @@ def _made_global(gathered: Sequence[Cut], program: Program, plan: Plan) -> Plan:
             if part in nodes:
                 read = dict.fromkeys(program.at(part).operations, Replicate())
                 taken.setdefault(user, {}).update(read)
+    for user, back in _returned(gathered, program):
+        taken.setdefault(user, {}).update(dict.fromkeys(back, Replicate()))
     given = _given(gathered, program)
     for user in program.operations if given else ():
         for region in user.region.around():
@@ -125,12 +188,10 @@ def _met(demand: Demand, facts: Facts) -> Iterator[Cut]:
     operation = demand.operation
     if demand.kind == "test" and isinstance(facts.lies(operation), Each):
         return  # each rank decides for its own samples, one by one
-    if demand.kind == "state":
-        yield from search.added_to(operation)
-    elif demand.kind == "test" and isinstance(operation.node, ast.expr):
+    if demand.kind == "test" and isinstance(operation.node, ast.expr):
         yield from search.at(operation.node, Value(frozenset([operation])), operation)
     else:
-        yield from search.given_to(operation, demand.kind != "write")
+        yield from search.given_to(operation, demand.kind not in ("write", "state", "loss"))
 
 
 def _narrowed(cut: Cut, facts: Facts) -> Cut:
@@ -158,6 +219,4 @@ def _narrowed(cut: Cut, facts: Facts) -> Cut:
 
 def _is_alike(one: Placement, other: Placement) -> bool:
     """Whether the same communication makes values global that lie one way or another."""
-    means = [isinstance(each, Partial) and each.reduce == "mean" and not is_weighted(each) for each in (one, other)]
-    sums = [is_sum(each) for each in (one, other)]
-    return all(means) or all(sums)
+    return all(map(is_mean, (one, other))) or all(map(is_sum, (one, other)))

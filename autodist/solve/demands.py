@@ -12,7 +12,7 @@ from autodist.solve.alone import Alone
 
 INNER = frozenset("recursion callback yield iterate getitem setitem sample".split())
 """Operations of the graph itself."""
-KINDS = {"scheduler.step": "schedule", "test": "test"}
+KINDS = {"scheduler.step": "schedule", "test": "test", "closure": "test"}
 SHOWN = frozenset("print log write tracker save".split())
 """Effects that hand all that they are given to the outside."""
 
@@ -36,7 +36,8 @@ def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:
     for operation in program.operations:
         if alone.calls(operation):
             continue  # it communicates with nobody: what it is given is made global where it is called
-        guarded = isinstance(operation.node, ast.Call) and alone.around(operation.node, operation.source) is not None
+        given = isinstance(operation.node, ast.Call) or operation.name == "setitem"  # `run["loss"] = loss`
+        guarded = given and alone.around(operation.node, operation.source) is not None
         kind = kinds.get(operation) or ("handed" if guarded or _is_handed_over(operation, program, table) else "")
         if kind and not (kind in ("test", "handed") and inside_forward(operation, program)):
             yield Demand(kind, operation)

@@ -8,16 +8,17 @@ from functools import cached_property
 
 from autodist import operations
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
-from autodist.placement.arguments import begins_with_zero, gives_zeros
+from autodist.placement.arguments import begins_with_zero, gives_zeros, keys_of
 from autodist.placement.call import ROWS
 from autodist.placement.lattice import SUMMED
 from autodist.placement.placements import Placements
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
 from autodist.solve.alone import Alone
-from autodist.solve.demands import SHOWN
-from autodist.solve.steps import Steps, given
+from autodist.solve.demands import SHOWN, Demand
+from autodist.solve.steps import Steps, all_held, given
 from autodist.solve.written import contents, is_flat
 from autodist.source import Source
+from autodist.trace.things import Function, Object
 
 LEARNT = "gradients flow through it, and none would flow through the reduced value"
 EITHER = "the same code runs on what all ranks have, which would be counted as often as there are ranks"
@@ -35,12 +36,14 @@ class Facts:
         self.settled = settled
         self._program, self._placements, self._alone = program, placements, alone
         self._steps = Steps(program)
-        self.learnt = self._steps.differentiated
+        self.learnt, self.states, self.carried = self._steps.differentiated, self._steps.states, self._steps.carried
         self._table = operations.load()
 
-    def placement(self, value: Value) -> Placement | None:
-        """How a value lies; where it is that of all ranks in some contexts, as it does in the others."""
-        found = self._placements.value(value)
+    def placement(self, value: Value, user: Operation | None = None) -> Placement | None:
+        """How a value lies, where ``user`` is given it; where it is that of all ranks in some contexts, as it does in
+        the others."""
+        taken = self._placements.plan.taken.get(user, {}) if user is not None and self._placements.plan else {}
+        found = self._placements.joint(value.operations, taken)
         if found == Partial("sum", exponent=1):
             return Partial("mean", ROWS)  # ranks have as many samples
         if isinstance(found, PerRank) and found.operation == "join":
@@ -51,19 +54,17 @@ class Facts:
         """How one of several results lies."""
         return self._placements.joint(made)
 
-    def kept(self) -> Iterator[Operation]:
+    def kept(self) -> list[Operation]:
         """What steps keep for later ones, which compute their losses from it: as a sum or mean over a rank's samples,
         or otherwise different on each rank."""
-        for each in sorted(self.states, key=lambda op: op.number):
-            if isinstance(self.lies(each), (Partial, PerRank)):
-                yield each
+        found = (each for each in self.carried if isinstance(self.lies(each), (Partial, PerRank)))
+        return sorted(found, key=lambda op: op.number)
 
-    @cached_property
-    def states(self) -> set[Operation]:
-        """What is computed of what an earlier step has kept, and kept itself: no gradient flows through it."""
-        kept = (self._steps.reaching - self.learnt) & self._program.cyclic
-        found = {each for each in kept if any(other.number >= each.number for other in given(each) & kept)}
-        return closure(found, lambda each: kept.intersection(self._program.users[each]))
+    def mixed_losses(self) -> list[Operation]:
+        """The losses that are different on each rank by what they are computed of."""
+        losses = {op for each in self._steps.backward for op in all_held(each.inputs[:1])}
+        found = (each for each in losses if any(isinstance(self.lies(op), PerRank) for op in given(each)))
+        return sorted(found, key=lambda op: op.number)
 
     def lies(self, operation: Operation) -> Placement | None:
         """How what an operation gives lies."""
@@ -82,13 +83,20 @@ class Facts:
         """What an expression may evaluate to, in any context."""
         return self._program.at(node)
 
+    def has_whole(self, user: Operation, value: Value) -> bool:
+        """Whether an operation takes all of the data, where others are given each rank's share of them."""
+        taken = self._placements.plan.taken.get(user, {})
+        return bool(taken) and all(taken.get(each) == Replicate() for each in held(value))
+
     def goes_round(self, operation: Operation) -> bool:
         """Whether it is given what it gave in an earlier round of a loop."""
         return operation in self._program.cyclic
 
-    def stuck(self, node: ast.expr, placement: Placement, user: Operation) -> PerRank | None:
-        """Why an expression cannot be made global where it stands, if it cannot."""
-        if user in self.learnt:
+    def stuck(self, node: ast.expr, placement: Placement, user: Operation, for_loss: bool = False) -> PerRank | None:
+        """Why an expression cannot be made global where it stands, if it cannot: what losses are computed with may be
+        ``for_loss``."""
+        flows = not for_loss or isinstance(placement, Shard) or not self.learnt.isdisjoint(self.at(node).operations)
+        if user in self.learnt and flows:
             return PerRank(user.name, LEARNT)
         if isinstance(placement, Each) or self._placements.sample_loops & around(user).loops:
             return PerRank(user.name, ONE_BY_ONE)
@@ -98,6 +106,29 @@ class Facts:
             return None
         whole = [each for each in self.at(node).operations if self.is_alike(each) and not gives_zeros(each)]
         return PerRank(user.name, EITHER) if whole or not begins_with_zero(self.at(node)) else None
+
+    def is_of_rank_zero(self, demand: Demand) -> bool:
+        """Whether rank 0 alone shows something, or is given it."""
+        operation = demand.operation
+        return demand.kind in SHOWN or self._alone.around(operation.node, operation.source) is not None
+
+    def is_first(self, value: Value) -> bool:
+        """Whether it is computed of the first sample of a batch, `x[0]`, which rank 0 has."""
+        apart = {each for each in value.operations if not self.is_alike(each)}
+        above = closure(apart, lambda each: () if self._takes_first(each) else given(each) - self._alike_of(each))
+        ends = [each for each in above if self._takes_first(each)]
+        return bool(ends) and all(each in ends or isinstance(self.lies(each), PerRank) for each in above)
+
+    def _alike_of(self, operation: Operation) -> set[Operation]:
+        return {each for each in given(operation) if self.is_alike(each)}
+
+    def _takes_first(self, operation: Operation) -> bool:
+        """`x[0]`, `x[0, :3]`"""
+        if operation.name != "getitem" or len(operation.inputs) < 2:
+            return False
+        lying = self._placements.value(operation.inputs[0])
+        first = keys_of(operation.inputs[1])[0] if keys_of(operation.inputs[1]) else Value()
+        return first.constant == 0 and type(first.constant) is int and lying == Shard(0)
 
     def apart_above(self, value: Value) -> set[Operation]:
         """What ranks have apart of what a value is computed from."""
@@ -117,8 +148,35 @@ class Facts:
 
     @cached_property
     def _run_alone(self) -> set[ast.AST]:
-        """The functions that rank 0 calls alone."""
-        return {each for operation in self._program.operations for each in self._alone.functions(operation)}
+        """The functions that rank 0 calls alone, or models that it gives to what runs them: `add_graph(model, x)`"""
+        found = {each for operation in self._program.operations for each in self._alone.functions(operation)}
+        inner = {each for operation in self._program.operations for each in self._forwards_given(operation)}
+        for operation in self._program.operations if inner else ():
+            within = [each.function for each in operation.region.around() if each.function is not None]
+            last = max((at for at, each in enumerate(within) if each in inner), default=-1)
+            found |= set(within[: last + 1])
+        return found
+
+    def _forwards_given(self, operation: Operation) -> Iterator[ast.AST]:
+        """The forward passes of models that an operation of a library is given which rank 0 runs alone."""
+        things = [
+            each for value in operation.operands for each in value.things if isinstance(each, Object) and each.cls
+        ]
+        own = operation.name.startswith("torch.nn.Module.")  # `model.state_dict()`
+        if (
+            not things
+            or own
+            or operation in self._saving
+            or self._alone.around(operation.node, operation.source) is None
+        ):
+            return
+        for each in things:
+            found = each.cls.find("forward") if each.cls is not None else None
+            yield from (one.node for one in (found[1].things if found else ()) if isinstance(one, Function))
+
+    @cached_property
+    def _saving(self) -> set[Operation]:
+        return {each.operation for each in self._program.effects if each.kind == "save"}
 
     @cached_property
     def _run_by_loaders(self) -> set[ast.AST]:
@@ -127,6 +185,20 @@ class Facts:
 
     def _is_loader(self, node: ast.AST) -> bool:
         return any("loader" in getattr(each, "roles", ()) for each in self.at(node).things)
+
+    def is_number(self, operation: Operation) -> bool:
+        """Whether it gives one number, as far as is known."""
+        sizes = self._placements.sizes.get(operation)
+        return sizes == () if sizes is not None else len(list(operation.operands)) < 2
+
+    def picking(self, operation: Operation) -> list[Operation]:
+        """What has picked the samples that an operation is given of all that its rank has."""
+        picked = closure([operation], lambda each: filter(self._is_picked, given(each))) - {operation}
+        return sorted((each for each in picked if not any(map(self._is_picked, given(each)))), key=lambda op: op.number)
+
+    def _is_picked(self, operation: Operation) -> bool:
+        lying = self.lies(operation)
+        return isinstance(lying, Shard) and lying.rows != ROWS
 
     def loops_of(self, value: Value) -> list[Operation]:
         """Where loops take the samples one by one that a value is computed from."""
@@ -185,6 +257,11 @@ def around(user: Operation) -> Region:
 def is_sum(placement: Placement | None) -> bool:
     """Whether it is a sum over the ranks."""
     return isinstance(placement, Partial) and placement.reduce == "sum"
+
+
+def is_mean(placement: Placement | None) -> bool:
+    """Whether it is a mean over as many samples on all ranks."""
+    return isinstance(placement, Partial) and placement.reduce == "mean" and not is_weighted(placement)
 
 
 def is_number_of_samples(placement: Placement | None) -> bool:

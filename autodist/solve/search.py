@@ -9,8 +9,19 @@ from dataclasses import dataclass, replace
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.program import BATCH, EMPTY, FIELDS, SAMPLE, Operation, Region, Value, held, joined
 from autodist.solve.demands import Demand
-from autodist.solve.facts import ALONE, EITHER, ONE_BY_ONE, Facts, around, is_sum, is_weighted
-from autodist.solve.written import contents, covers, holds, is_flat, is_listing, loop_over, loops_at, parts_of, written
+from autodist.solve.facts import ALONE, EITHER, ONE_BY_ONE, Facts, around, is_mean, is_sum, is_weighted
+from autodist.solve.written import (
+    assigned,
+    contents,
+    covers,
+    holds,
+    is_flat,
+    is_listing,
+    loop_over,
+    loops_at,
+    parts_of,
+    written,
+)
 from autodist.source import Source, all_of
 from autodist.trace.attributes import ordered
 from autodist.trace.things import Mapping, Object, Sequence
@@ -43,6 +54,8 @@ class Cut:
         """Whether a communication makes it global."""
         if isinstance(self.placement, Replicate):
             return self.placement.exponent == -1
+        if isinstance(self.placement, Shard) and self.placement.axis:
+            return False
         return isinstance(self.placement, (Partial, Shard)) and not self.placement.exponent
 
 
@@ -57,10 +70,11 @@ class Search:
 
     def given_to(self, operation: Operation, but_owner: bool = False) -> Iterator[Cut]:
         """What to make global of what an operation is given, ``but_owner`` not the object whose method it is."""
-        node = operation.node
-        parts = list(parts_of(node))
+        node, parts = operation.node, assigned(operation)
         owner = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
         for given in operation.operands:
+            if held(given) and self._facts.has_whole(operation, given):
+                continue
             part = next((each for each in parts if covers(self._unpacked(each), given)), None)
             if part is owner is not None and but_owner:
                 parts.remove(owner)
@@ -71,18 +85,6 @@ class Search:
             else:
                 parts.remove(part)
                 yield from self.at(part, given, operation)
-
-    def added_to(self, operation: Operation) -> Iterator[Cut]:
-        """What to make global of what an operation is given that was not kept from an earlier step."""
-        parts = list(parts_of(operation.node))
-        statement = operation.source.statement(operation.node)
-        if operation.name == "setitem" and isinstance(statement, (ast.Assign, ast.AugAssign)):
-            parts.append(statement.value)
-        for given in operation.operands:
-            if self._facts.states & given.operations:
-                continue
-            part = next((each for each in parts if covers(self._unpacked(each), given)), None)
-            yield from self._of(given) if part is None else self.at(part, given, operation)
 
     def _unpacked(self, node: ast.expr) -> Value:
         """What an argument is, or each of those that it stands for: `*losses`"""
@@ -115,9 +117,14 @@ class Search:
         for each in ordered(value.things) if self._demand.kind != "test" else ():
             if not isinstance(each, Object) or each.cls is not None and not each.roles & LIBRARY:
                 yield from self._inside(each, node, user)
-        placement = self._facts.placement(value)
+        placement = self._facts.placement(value, user)
         if placement is None or placement == Replicate():
             return
+        if self._facts.is_of_rank_zero(self._demand) and self._facts.is_first(value):
+            return
+        as_losses = isinstance(placement, Shard) or is_mean(placement)
+        if self._demand.kind == "loss" and as_losses and value.operations <= self._facts.learnt:
+            return  # it has gradients, and is as it has to be
         if isinstance(placement, Each) and self._demand.kind != "test":
             lost: PerRank | None = PerRank(user.name, ONE_BY_ONE)
             found = list(self._gone_over(value))
@@ -130,7 +137,7 @@ class Search:
         """Why an expression cannot be made global where it stands, if it cannot."""
         if isinstance(getattr(node, "ctx", None), ast.Store):
             return PerRank(user.name, "it is changed where it stands")
-        return self._facts.stuck(node, placement, user)
+        return self._facts.stuck(node, placement, user, self._demand.kind == "loss")
 
     def _instead(
         self, node: ast.expr, value: Value, placement: Placement, lost: PerRank | None, user: Operation
@@ -139,10 +146,13 @@ class Search:
         that knows more."""
         if lost is not None and lost.reason == EITHER:
             found = list(self._where_bound(node, user)) or list(self._where_called(node, user))
-            return found or list(self._in_some_passes(node, placement, user))
+            found = found or list(self._in_some_passes(node, placement, user))
+            return found or list(self._behind(node, value))
         if self._is_lost_behind(placement, lost):
             found = list(self._behind(node, value))
             numbers = [each for each in found if isinstance(each.placement, Partial)]
+            if lost_too := [each for each in found if not each.is_met]:  # the samples of others alone would not fit
+                found = lost_too
             return [replace(each, is_behind=True) for each in numbers or found]  # samples, if these do not suffice
         if self._facts.is_bound_alone(node, user):
             lost = PerRank(user.name, ALONE)
@@ -158,7 +168,7 @@ class Search:
             return not self._facts.is_about_sizes(placement, self._demand.kind)
         if isinstance(placement, Replicate):
             return placement.exponent != -1
-        if isinstance(placement, Shard) and (placement.order or placement.in_parts):
+        if isinstance(placement, Shard) and (placement.axis or placement.order or placement.in_parts):
             return True
         return lost is not None and lost.reason == ONE_BY_ONE and not isinstance(placement, Each)
 
@@ -172,7 +182,9 @@ class Search:
                 bound = names.keys() & {every.id for every in ast.walk(each.target) if isinstance(every, ast.Name)}
                 read = {op for name in bound for op in self._facts.at(names[name]).operations}
                 if read:
-                    yield from self._taken_from(each.iter, {op for op in read if not self._facts.is_alike(op)}, user)
+                    apart = {op for op in read if not self._facts.is_alike(op)}
+                    found = self._taken_from(each.iter, apart, user)
+                    yield from (replace(cut, read=cut.read | {names[name] for name in bound}) for cut in found)
                     return
 
     def _taken_from(self, node: ast.expr, read: set[Operation], user: Operation) -> Iterator[Cut]:
@@ -230,7 +242,11 @@ class Search:
             found |= fresh
             pending += fresh
             if not fresh and isinstance(each.node, ast.expr):
-                yield Cut(each.source, each.node, placement, self._demand, each.region)
+                if self._facts.is_number(each):
+                    yield Cut(each.source, each.node, placement, self._demand, each.region)
+                else:  # of each column
+                    for picking in self._facts.picking(each):
+                        yield from self.given_to(picking)
 
     def _gone_over(self, value: Value) -> Iterator[Cut]:
         """What to gather so that a loop goes over the samples of all ranks; nothing where it counts them off, or is
@@ -265,6 +281,9 @@ class Search:
             found = stored or []
             if stored is None or not all(each.is_met for each in stored):
                 found = list(self._of(Value(things=frozenset([thing])))) or found
+            if not all(each.is_met for each in found):
+                summed = list(self._together(thing, node, user))
+                found = summed if all(each.is_met for each in summed) else found
             yield from found
             if stored is None and not found and self._met_again == before:
                 yield from self._together(thing, node, user)
@@ -309,7 +328,7 @@ class Search:
     def _made(self, operation: Operation) -> Iterator[Cut]:
         """What to make global where an operation gives it: of what is added up from round to round, what is added."""
         if self._facts.goes_round(operation):
-            for part in parts_of(operation.node):
+            for part in assigned(operation):
                 before = self._facts.at(part)
                 if not any(map(self._facts.goes_round, before.operations)):
                     yield from self.at(part, before, operation)

@@ -6,6 +6,7 @@ a step that takes all of the data. What has as many rows as such a batch is a pa
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Hashable, Iterable, Mapping
 from collections.abc import Sequence as Row
 from dataclasses import dataclass, field
@@ -57,7 +58,8 @@ class Sources:
 
     def counts(self, operation: Operation, told: Row[Value]) -> int | None:
         """Which of some sizes is the number of samples of the whole batch, in what gradients are computed from."""
-        if not self.rows or operation not in self.reaching:
+        viewed = operation.name.endswith((".view", ".reshape"))  # of a batch, wherever that is
+        if not self.rows or not (viewed or operation in self.reaching):
             return None
         begun = operation.name.endswith(ZEROS)  # states, ahead of the first step
         places = range(len(told) if begun or operation in self.steps else 1)
@@ -87,14 +89,30 @@ class _Found(Batches):
         loaders = [each for each in self.ordered if each.name in LOADERS and each.owner is not None]
         loaders = [each for each in loaders if not each.region.without_gradients] or loaders
         if loaders:
-            training = frozenset(each.owner for each in loaders)
+            training = self._with_others(frozenset(each.owner for each in loaders))
             told = (size for each in training for size in batch_sizes(each))
             return self._sources(loaders, training=training, rows=keys(told))
         made = self.made_by_hand()
         if not made:
             return self._whole(0)
         rows = keys(size for told in made.values() for size in told)
-        return self._sources(made, batches=frozenset(made), rows=rows)
+        places = {(each.node, each.name) for each in made if self.number_drawn(each) is not None}
+        again = [each for each in self.program.operations if (each.node, each.name) in places]
+        again = [each for each in again if each.region.without_gradients or not self.is_before(each)]  # for evaluation
+        return self._sources(made, batches=frozenset({*made, *again}), rows=rows)
+
+    def _with_others(self, training: frozenset[Any]) -> frozenset[Any]:
+        """The loaders that train, and what else the same call makes if nothing tells them apart."""
+        made: dict[ast.AST, set[Any]] = {}
+        for each in self.program.operations:
+            if each.name.endswith(".__init__") and "loader" in getattr(each.owner, "roles", ()):
+                made.setdefault(each.node, set()).add(each.owner)
+        found = set(training)
+        for group in made.values():
+            others = group - training
+            if others != group and not _told_apart(group - others, others):
+                found |= others
+        return frozenset(found)
 
     def by_columns(self, found: Sources) -> Sources | None:
         """The sources, where they lie along the second axis."""
@@ -153,6 +171,15 @@ class _Found(Batches):
         placements = propagate(self.program, found.plan, self.table, self._catalog)
         lying = [placements.value(each.inputs[0]) for each in self.backward if each.inputs]
         return sum(isinstance(each, Partial) for each in lying)
+
+
+def _told_apart(these: set[Any], others: set[Any]) -> bool:
+    """Whether a name is bound to another constant where some objects are made than where others are."""
+    for name in set.intersection(*({*each.settings} for each in these | others)):
+        values = {repr(each.settings[name]) for each in these}
+        if len(values) == 1 and values.isdisjoint(repr(each.settings[name]) for each in others):
+            return True
+    return not others
 
 
 def _steps_along(found: Sources) -> bool:

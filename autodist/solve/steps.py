@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
+from autodist import operations
 from autodist.program import Operation, Program, Region, Value, closure, held
 from autodist.source import is_generator
 from autodist.trace.things import Stream
@@ -13,6 +14,8 @@ from autodist.trace.things import Stream
 MODULE = "torch.nn.Module"
 CONSTANT = frozenset("detach detach_ data item tolist numpy argmax argmin argsort long int bool size shape len".split())
 """The last parts of the names of operations that no gradient flows through."""
+WITHOUT_NUMBERS = frozenset("fact length fill fill_like arange".split())
+"""Classes of operations whose results do not depend on the numbers that they are given."""
 FOLLOWED = frozenset("torch numpy builtins operator math getitem setitem iterate sample loader range data".split())
 """The beginnings of the names of operations whose results have gradients only where what they are given has."""
 LEARNED = ("Parameter", ".weight", ".bias")
@@ -44,14 +47,27 @@ class Steps:
     @cached_property
     def differentiated(self) -> frozenset[Operation]:
         """What gradients flow through, from losses back to what is trained."""
-        found: set[Operation] = set()
-        pending = [each for each in self.reaching if self._is_trained(each)]
-        while pending:
-            each = pending.pop()
-            if each in self.reaching and each not in found and not is_constant(each):
-                found.add(each)
-                pending += self.program.users[each]
-        return frozenset(found)
+        ends = {each for end in self.backward for each in given(end) if not is_constant(each)}
+        back = closure(ends, lambda op: (e for e in given(op) & self.reaching if not is_constant(e)))
+        trained = {each for each in back if self._is_trained(each)}
+        return frozenset(closure(trained, lambda each: back.intersection(self.program.users[each])))
+
+    @cached_property
+    def states(self) -> frozenset[Operation]:
+        """What is computed of what an earlier step has kept, and kept itself: no gradient flows through it."""
+        kept = (self.reaching - self.differentiated) & self.program.cyclic
+        found = {each for each in kept if any(other.number >= each.number for other in given(each) & kept)}
+        return frozenset(closure(found, lambda each: kept.intersection(self.program.users[each])))
+
+    @cached_property
+    def carried(self) -> Mapping[Operation, list[Operation]]:
+        """The states that a step leaves to the next one, and what reads them there."""
+        found: dict[Operation, list[Operation]] = {}
+        for user in sorted(self.states, key=lambda each: each.number):
+            for each in given(user) & self.states:
+                if each.number >= user.number:
+                    found.setdefault(each, []).append(user)
+        return found
 
     def _is_trained(self, operation: Operation) -> bool:
         """Whether gradients begin there, for all that is known: at what is trained, and at what is not followed."""
@@ -120,8 +136,9 @@ class Steps:
         return called or self._is_built(operation)
 
     def is_of_module(self, operation: Operation) -> bool:
-        """Whether it is trained, or a part of a module from its constructor."""
-        return operation.name.endswith(LEARNED) or operation in self._trained or self._is_built(operation)
+        """Whether it is trained, or a part of a module from its constructor: no parameter that steps compute anew."""
+        learned = operation.name.endswith(LEARNED) and operation not in self.program.cyclic
+        return learned or operation in self._trained or self._is_built(operation)
 
     @cached_property
     def _trained(self) -> frozenset[Operation]:
@@ -145,7 +162,10 @@ class Steps:
 
 def is_constant(operation: Operation) -> bool:
     """Whether no gradient flows through it."""
-    return operation.region.without_gradients or operation.name.rpartition(".")[2] in CONSTANT
+    if operation.region.without_gradients or operation.name.rpartition(".")[2] in CONSTANT:
+        return True
+    known = operations.load().find(operation.name)
+    return known is not None and (known.cls in WITHOUT_NUMBERS or bool(known.parameters.get("compares")))
 
 
 def given(operation: Operation) -> frozenset[Operation]:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TypeGuard
 
-from autodist.program import Value, held
+from autodist.program import Operation, Value, held
 from autodist.source import children
 from autodist.trace.things import Heap, Mapping, Sequence
 
@@ -81,6 +81,15 @@ def parts_of(node: ast.AST) -> Iterator[ast.expr]:
             return
         case _:
             yield from (each for each in children(node) if isinstance(each, ast.expr))
+
+
+def assigned(operation: Operation) -> list[ast.expr]:
+    """The expressions that an operation is computed from, what is assigned to a place of a tensor among them."""
+    found = list(parts_of(operation.node))
+    if operation.name == "setitem":
+        statement = operation.source.statement(operation.node)
+        found += [statement.value] if isinstance(statement, (ast.Assign, ast.AugAssign)) else []
+    return found
 
 
 def read_by(node: ast.AST) -> Iterator[ast.expr]:

@@ -13,6 +13,7 @@ from autodist.trace.things import (
     External,
     Frame,
     Function,
+    Heap,
     LocalModule,
     Mapping,
     Method,
@@ -36,6 +37,17 @@ class Super:
         return hash((self.owner, self.cls))
 
 
+class Mode(Heap):
+    """Whether modules train or are evaluated: what functions have read that ask for it."""
+
+    def __init__(self, run: Attributes) -> None:
+        super().__init__(run.main.frame.source.tree, ())
+        self._run = run
+
+    def version_of(self, key: Any) -> int:
+        return int(self._run.evaluates)
+
+
 def ordered(things: frozenset[Any]) -> list[Any]:
     """Things in an order that is the same in each run."""
     return sorted(things, key=_place) if len(things) > 1 else list(things)
@@ -53,6 +65,14 @@ class Attributes(Statements):
         super().__init__(*args)
         self._set_on: dict[Operation, dict[str, Slot]] = {}
         """Attributes that the script sets on results of libraries: `args.device = device`."""
+        self.told_to_evaluate = False
+        """Whether the script has told a module not to train: `model.eval()`."""
+        self._mode = Mode(self)
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether modules are evaluated here."""
+        return self.told_to_evaluate and self.region.without_gradients
 
     def of_Attribute(self, node: ast.Attribute, frame: Frame) -> Value:
         return self.attribute(self.eval(node.value, frame), node.attr, node, frame)
@@ -72,7 +92,7 @@ class Attributes(Statements):
         known = EMPTY
         for each in base.operations:
             slots = self._set_on.get(each, {})
-            known |= slots[name].value if name in slots else EMPTY
+            known |= self.current(slots[name].value) if name in slots else EMPTY
         if known is not EMPTY:
             return known
         return self.record(self.method_name(base, name), node, frame, [base])
@@ -104,7 +124,12 @@ class Attributes(Statements):
         return self.record(f"function.{name}", node, frame, [thing(one)])
 
     def _held(self, one: Object, name: str, node: ast.AST, frame: Frame) -> Value:
-        """What an attribute of an object of a library holds."""
+        """What an attribute of an object of a library holds. Modules that are evaluated without gradients do not train,
+        where the script says so to one of them at all."""
+        if name == "training":
+            self.read(self._mode)
+        if name == "training" and self.evaluates:
+            return constant(False)
         return self.record(f"{one.library_names[0]}.{name}", node, frame, [thing(one)], owner=one, tag="held")
 
     def _of_class(self, cls: Class, name: str) -> Value:

@@ -7,7 +7,7 @@ from collections.abc import Mapping as Map
 from collections.abc import Sequence as Row
 from typing import Any
 
-from autodist.program import EMPTY, Value, constant, joined
+from autodist.program import EMPTY, Region, Value, constant, joined
 from autodist.source import is_generator
 from autodist.trace.attributes import Attributes, Super, ordered
 from autodist.trace.containers import keyed
@@ -19,6 +19,7 @@ from autodist.trace.things import (
     External,
     Frame,
     Function,
+    Guards,
     Mapping,
     Method,
     Object,
@@ -185,9 +186,10 @@ class Calls(Attributes):
         """The context in which a function is run for a call."""
         key = node, function
         found = self.context.called.get(key)
-        several = self.contexts.setdefault(function.node, [])
+        several, loops = self.contexts.setdefault(function.node, []), _loops(self.guards)
         if found is None:
-            found = next((each for each in several if each.arguments == arguments and each.is_current()), None)
+            alike = (each for each in several if each.arguments == arguments and _loops(each.guards) == loops)
+            found = next((each for each in alike if each.is_current()), None)
         if found is None:
             depth = sum(1 for each in several if each.active)
             if depth >= MOST_AT_ONCE or len(self.endings) > DEEPEST:
@@ -315,3 +317,8 @@ class Calls(Attributes):
     ) -> Value:
         """A method that a library's class gives a class of the project: `Function.apply`."""
         raise NotImplementedError
+
+
+def _loops(guards: Guards) -> list[Region]:
+    """The loops among the regions around a place: what they run is seen apart from what is run once."""
+    return [each for each in guards if each.kind == "loop"]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from collections.abc import Mapping as Map
 from collections.abc import Sequence as Row
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from autodist.program import EMPTY, MANY, UNKNOWN, Value, constant, held, joined
+from autodist.source import is_generator
 from autodist.trace.names import Names, thing
 from autodist.trace.things import External, Frame, Mapping, Sequence, Slot, Stream, picked_by
 
@@ -15,10 +19,92 @@ MOST_PARTS = 64
 """Of longer lists it is not told apart what is where."""
 GROWING = frozenset("append appendleft add insert extend extendleft update put push".split())
 SHRINKING = frozenset("pop popleft remove clear sort reverse popitem rotate discard".split())
+LISTING = frozenset("list tuple sorted set".split())
+"""The functions that list the keys of a dict."""
+
+
+@dataclass(eq=False)
+class Visit:
+    """A loop that visits each entry of a dict once, and stores it anew: `for name in sums: sums[name] /= n`"""
+
+    mapping: Mapping
+    loop: ast.For | ast.AsyncFor
+    key: str
+    frame: Frame
+    before: Value
+    after: Value | None = None
+    """What the entry holds once it has been stored in this round."""
 
 
 class Containers(Names):
     """Containers, and what is in them."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._visits: list[Visit] = []
+
+    def begin_anew(self, target: ast.expr, node: ast.expr, frame: Frame, beside: ast.AST | None = None) -> None:
+        """Forget what a list or a dict held in the last round of a loop that makes it anew in each: `sums = {}`, if the
+        name had it alone."""
+        if isinstance(target, ast.Tuple) and isinstance(node, ast.Tuple):
+            for one, other in zip(target.elts, node.elts, strict=False):
+                self.begin_anew(one, other, frame, node)
+        yields = self.context.function is not None and is_generator(self.context.function)
+        if not isinstance(target, ast.Name) or not self.guards or self.guards[-1].kind != "loop" or yields:
+            return
+        name = target.id
+        for each in frame.names.get(name, EMPTY).things:
+            if not isinstance(each, (Sequence, Mapping)) or each.node is not node:
+                continue
+            names = [value for other, value in frame.names.items() if other != name]
+            others = [value for heap in self.heaps if heap.node is not beside for value in heap.contents()]
+            if not any(each in value.things for value in (*names, *others)):
+                each.empty()
+
+    # loops over the keys of a dict
+
+    @contextmanager
+    def visiting(self, loop: ast.For | ast.AsyncFor, frame: Frame) -> Iterator[Visit | None]:
+        """While the rounds of a loop are run that stores each entry of a dict anew."""
+        found = self._visit(loop, frame)
+        if found is None:
+            yield None
+            return
+        self._visits.append(found)
+        try:
+            yield found
+        finally:
+            self._visits.remove(found)
+        if found.after is None:
+            return
+        surely = any(_stores(each, found.key) for each in loop.body)
+        found.mapping.replace(lambda held: found.after or held if surely else held | (found.after or held))
+        found.mapping.version += 1
+
+    def _visit(self, loop: ast.For | ast.AsyncFor, frame: Frame) -> Visit | None:
+        node, key = loop.iter, loop.target
+        while isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in LISTING and node.args:
+            node = node.args[0]
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
+            if node.func.attr == "items" and isinstance(key, ast.Tuple) and key.elts:
+                key = key.elts[0]
+            elif node.func.attr != "keys":
+                return None
+            node = node.func.value
+        stored = isinstance(key, ast.Name) and any(_stores(each, key.id) for each in _statements(loop))
+        if not stored or not isinstance(key, ast.Name) or not isinstance(node, (ast.Name, ast.Attribute)):
+            return None
+        things = self.eval(node, frame).things
+        one = next(iter(things)) if len(things) == 1 else None
+        return Visit(one, loop, key.id, frame, self.current(one.element)) if isinstance(one, Mapping) else None
+
+    def visited(self, one: Any, node: ast.AST, frame: Frame) -> Visit | None:
+        """The loop whose round a subscript is of, if that is the entry visited in it."""
+        for each in self._visits:
+            if each.mapping is one and each.frame is frame and isinstance(node, ast.Subscript):
+                if isinstance(node.slice, ast.Name) and node.slice.id == each.key:
+                    return each
+        return None
 
     def sequence(self, node: ast.AST, parts: Row[Value] | None, anywhere: Value = EMPTY, kind: str = "list") -> Value:
         """The list or tuple that is made at ``node``."""
@@ -153,6 +239,10 @@ class Containers(Names):
     def entry(self, container: Any, key: Value, node: ast.AST, frame: Frame) -> Value:
         """What a list or dict has under a key or at a place. Which of its numbers and texts it is, a key tells that is
         computed from samples: `names[label]`."""
+        visit = self.visited(container, node, frame)
+        if visit is not None:
+            self.read(container)
+            return visit.after if visit.after is not None else visit.before
         found = self._entry(container, key, node, frame)
         told_apart = any(each not in (0, None) for _, each in found.constants)  # and not only what counts begin with
         if told_apart and not found.things and any(each.is_tensor for each in key.operations):
@@ -307,9 +397,13 @@ class Containers(Names):
             owner.version += 1
         return constant(None)
 
-    def store_entry(self, container: Any, key: Value, value: Value) -> None:
+    def store_entry(self, container: Any, key: Value, value: Value, node: ast.AST, frame: Frame) -> None:
         """`container[key] = value`"""
-        if isinstance(container, Mapping):
+        visit = self.visited(container, node, frame)
+        if visit is not None:
+            surely = any(node in _targets(each) for each in visit.loop.body)
+            visit.after = value if surely else (visit.after or visit.before) | value
+        elif isinstance(container, Mapping):
             self.put(container, key, value)
         elif isinstance(container, Sequence):
             place = key.constant
@@ -324,6 +418,22 @@ class Containers(Names):
                 container.version += held != before
             else:
                 self._anywhere(container, value)
+
+
+def _statements(loop: ast.For | ast.AsyncFor) -> Iterator[ast.stmt]:
+    return (each for part in loop.body for each in ast.walk(part) if isinstance(each, ast.stmt))
+
+
+def _stores(statement: ast.stmt, key: str) -> bool:
+    """Whether a statement stores the entry of a key: `sums[key] /= n`"""
+    return any(
+        isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Name) and each.slice.id == key
+        for each in _targets(statement)
+    )
+
+
+def _targets(statement: ast.stmt) -> list[ast.expr]:
+    return [statement.target] if isinstance(statement, ast.AugAssign) else getattr(statement, "targets", [])
 
 
 def keyed(entries: Map[str, Value], guards: Any) -> dict[Any, Slot]:

@@ -207,6 +207,9 @@ class Expressions(Containers):
         known = folding.truth(test)
         if known is None or isinstance(node, ast.Constant):
             return known
+        if isinstance(node, ast.BoolOp) and known is isinstance(node.op, ast.Or):  # one of them says so
+            each_way = (self.decided(each, self.eval(each, frame), frame) for each in node.values)
+            return known if known in each_way else None
         for each in ast.walk(node):
             if isinstance(each, ast.Name) and each.id != "__name__":
                 home = frame.find(each.id)

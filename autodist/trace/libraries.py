@@ -33,6 +33,14 @@ OBJECTS = frozenset(
 TENSORS = frozenset(
     "Tensor Variable FloatTensor DoubleTensor LongTensor HalfTensor IntTensor BoolTensor ByteTensor Size".split()
 )
+BASES = {
+    "torch.optim.Optimizer": "optimizer",
+    "torch.optim.optimizer.Optimizer": "optimizer",
+    "torch.nn.Module": "module",
+    "torch.nn.modules.module.Module": "module",
+    "torch.utils.data.DataLoader": "loader",
+}
+"""The roles of objects of classes that derive from one."""
 
 
 class Libraries(Processes):
@@ -116,7 +124,8 @@ class Libraries(Processes):
         if parts is not None:
             pairs = [self._pair(node, constant(at), each, ("pair", at)) for at, each in enumerate(parts)]
             return self.sequence(node, pairs)
-        index = self.record("range.index", node, frame, inputs[1:])
+        over = Value(inputs[0].operations) if inputs else EMPTY
+        index = self.record("range.index", node, frame, inputs[1:], {"of": over} if over.operations else {})
         element = self.element(inputs[0], node, frame) if inputs else EMPTY
         return self._stream(node, self._pair(node, index, element, "pair"), joined(inputs[:1]))
 
@@ -255,7 +264,8 @@ class Libraries(Processes):
         """Whether a thing is an instance of one of some classes, if that is known."""
         if isinstance(one, Object):
             line = set(one.cls.line()) if one.cls is not None else {External(one.name)}
-            if line & kinds:
+            roles = {BASES.get(each.name) for each in kinds if isinstance(each, External)}
+            if line & kinds or one.roles & roles:
                 return True
             local = all(isinstance(each, Class) for each in kinds) and one.cls is not None
             return False if local else None

@@ -81,6 +81,9 @@ class Machine(ABC):
         self.heaps: list[Heap] = []
         self.changed: dict[Operation, frozenset[Operation]] = {}
         """What tensors hold after they were changed in place, by the operations that made them."""
+        self._held_by: dict[Operation, set[tuple[Heap, Any]]] = {}
+        """The attributes and entries that were bound to what operations give."""
+        self._turned: set[tuple[Operation, Operation]] = set()
         self._steps = 0
         self._effects: set[tuple[str, Operation]] = set()
 
@@ -163,6 +166,11 @@ class Machine(ABC):
         """Note that a tensor is changed in place: whoever else has it sees what it holds then."""
         for each in before.operations - after.operations:
             self.changed[each] = self.changed.get(each, frozenset()) | after.operations
+            fresh = {(each, new) for new in after.operations} - self._turned
+            self._turned |= fresh
+            for heap, key in self._held_by.get(each, ()) if fresh else ():
+                heap.slots[key].version += 1
+                heap.version += 1
 
     def change_viewed(self, before: Value, after: Value, node: ast.AST, frame: Frame) -> None:
         """Note that a tensor is changed in place, and so is what it is a view of: `counts[label][guess] += 1`."""
@@ -225,6 +233,8 @@ class Machine(ABC):
         """Bind an attribute or an entry. What it held is gone where this surely comes after it was bound."""
         if self.guards == self.context.guards:
             self.context.writes.add((thing, key))
+        for each in value.operations if slots is thing.slots else ():
+            self._held_by.setdefault(each, set()).add((thing, key))
         slot = slots.get(key)
         if slot is None:
             slots[key] = Slot(value, self.guards)

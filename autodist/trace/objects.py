@@ -7,9 +7,10 @@ from collections.abc import Sequence as Row
 from typing import Any
 
 from autodist.program import EMPTY, Value, constant, joined
+from autodist.source import all_of
 from autodist.trace.calls import REST, Calls, Keywords
 from autodist.trace.names import thing
-from autodist.trace.things import Class, Frame, Function, Mapping, Method, Object, Sequence, Slot
+from autodist.trace.things import Class, External, Frame, Function, Mapping, Method, Object, Partial, Sequence, Slot
 
 CONTAINERS = frozenset(f"torch.nn.{name}" for name in ("Sequential", "ModuleList", "ModuleDict", "ParameterList"))
 MODULE = "torch.nn.Module"
@@ -87,7 +88,7 @@ class Objects(Calls):
     ) -> Object:
         """An object of a class of a library."""
         one: Object = self.make(node, lambda n, g: Object(n, g, name=name, roles=roles), name)
-        one.source = frame.source
+        one.source, one.settings = frame.source, frame.settings
         self._given(one, inputs, keywords)
         self.effect("make", self.record(name + ".__init__", node, frame, inputs, keywords, owner=one))
         return one
@@ -207,13 +208,33 @@ class Objects(Calls):
         if name in ("__iter__", "__next__"):
             return self.element_of(one, node, frame) if name == "__next__" else self.stream_of(one, node, frame)
         if "optimizer" in one.roles and name == "step" and (inputs or "closure" in keywords):
-            loss = self.call(keywords.get("closure", joined(inputs[:1])), node, frame, [], {})
+            closure = keywords.get("closure", joined(inputs[:1]))
+            loss = self.call(closure, node, frame, [], {})
+            self._returned(closure)
             self._note_method(one, name, self.record(f"{names[0]}.step", node, frame, inputs, keywords, owner=one))
             return loss
+        one.settings = frame.settings if name == "__init__" else one.settings
+        if one.name.endswith("FunctionCtx"):
+            if name == "save_for_backward":
+                self.bind(one, one.attributes, "saved_tensors", self.sequence(node, inputs, kind="tuple"))
+            return constant(None)
         self.callbacks(node, frame, [*inputs, *keywords.values()])
         result = self.record(f"{names[0] if names else 'object'}.{name}", node, frame, inputs, keywords, owner=one)
         self._note_method(one, name, result)
         return result
+
+    def _returned(self, called: Value) -> None:
+        """Note what functions return that an optimizer calls, which decides by it how far it steps."""
+        for each in called.things:
+            if isinstance(each, Partial):
+                self._returned(each.function)
+            function = each.function if isinstance(each, Method) else each
+            if not isinstance(function, Function) or isinstance(function.node, ast.Lambda):
+                continue
+            for left in all_of(function.node, ast.Return):
+                if left.value is not None:
+                    value = self.program.at(left.value)
+                    self.effect("closure", self.record("closure", left, function.frame, [value]))
 
     def stream_of(self, one: Object, node: ast.AST, frame: Frame) -> Value:
         """`iter(loader)`"""
@@ -247,6 +268,7 @@ class Objects(Calls):
             return constant(None)
         if name == "forward":
             return self.call_object(one, node, frame, inputs, keywords)
+        self.told_to_evaluate |= name == "eval" or name == "train" and bool(inputs)
         if name in ITSELF:
             self.effect("module." + name, self.record(f"{MODULE}.{name}", node, frame, inputs, keywords, owner=one))
             return thing(one)
@@ -297,16 +319,24 @@ class Objects(Calls):
                         pending += [inner] if deep else []
         return [thing(each) for each in found]
 
+    def _static(
+        self, cls: Class, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
+    ) -> Value:
+        found = cls.find(name)
+        functions = (each for each in (found[1].things if found is not None else ()) if isinstance(each, Function))
+        return joined(self.enter(each, node, frame, inputs, keywords) for each in functions)
+
     def class_method(
         self, cls: Class, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
     ) -> Value:
         if name == "apply" and "torch.autograd.Function" in cls.libraries:
             ctx = Object(node, self.guards, name="torch.autograd.function.FunctionCtx")
             ctx = self.make(node, lambda n, g: ctx, "ctx")
-            found = cls.find("forward")
-            for each in found[1].things if found is not None else ():
-                if isinstance(each, Function):
-                    return self.enter(each, node, frame, [thing(ctx), *inputs], keywords)
+            result = self._static(cls, "forward", node, frame, [thing(ctx), *inputs], keywords)
+            with self.within("with", node, frame, thing(External("torch.no_grad"))):
+                gradient = self.record("torch.ones_like", node, frame, [result], tag="gradient")
+                self._static(cls, "backward", node, frame, [thing(ctx), gradient], {})
+            return result
         if name in ("from_pretrained", "from_config"):
             return self.instantiate(cls, node, frame, inputs[:1], {})
         return self.record(f"{next(iter(cls.libraries), 'object')}.{name}", node, frame, inputs, keywords)

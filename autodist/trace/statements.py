@@ -14,7 +14,7 @@ from autodist.trace import folding
 from autodist.trace.expressions import Expressions
 from autodist.trace.machine import Context
 from autodist.trace.names import thing
-from autodist.trace.things import Class, External, Frame, Function, Mapping, Object, Sequence, Stream
+from autodist.trace.things import Class, External, Frame, Function, Heap, Mapping, Object, Sequence, Stream
 
 Names = dict[str, Value]
 UNROLLED = 8
@@ -31,6 +31,18 @@ def merged(one: Names, other: Names) -> Names:
     for name, value in other.items():
         result[name] = result[name] | value if name in result else value
     return result
+
+
+def _kept(names: Names) -> dict[Heap, list[Value]]:
+    """What the lists, dicts and objects that names stand for hold, and those that objects have."""
+    found: dict[Heap, list[Value]] = {}
+    pending = list(names.values())
+    while pending:
+        for each in pending.pop().things:
+            if isinstance(each, (Sequence, Mapping, Object)) and each not in found:
+                found[each] = list(each.contents())
+                pending += found[each] if isinstance(each, Object) and each.cls is not None else []
+    return found
 
 
 NUMBERS = frozenset("item float int bool len round count index tolist dim ndimension numel size shape".split())
@@ -116,6 +128,7 @@ class Statements(Expressions):
     # binding
 
     def do_Assign(self, node: ast.Assign, frame: Frame) -> None:
+        self.begin_anew(node.targets[0], node.value, frame)
         value = self.eval(node.value, frame)
         for target in node.targets:
             self.assign(target, value, frame)
@@ -175,7 +188,7 @@ class Statements(Expressions):
         elif isinstance(one, Object):
             self.bind(one, one.attributes, ("entry", key.constant), value)
         else:
-            self.store_entry(one, key, value)
+            self.store_entry(one, key, value, node, frame)
 
     def _unpack(self, target: ast.Tuple | ast.List, value: Value, frame: Frame) -> None:
         count = len(target.elts)
@@ -331,9 +344,14 @@ class Statements(Expressions):
         parts = self.unrolled(over)
         if parts is not None:
             return self._each_apart(node, parts, frame)
-        return self._repeat(
-            node, over, lambda: self.assign(node.target, self.element(over, node.iter, frame), frame), frame
-        )
+        with self.visiting(node, frame) as visit:
+
+            def begin() -> None:
+                if visit is not None:
+                    visit.after = None
+                self.assign(node.target, self.element(over, node.iter, frame), frame)
+
+            return self._repeat(node, over, begin, frame)
 
     do_AsyncFor = do_For
 
@@ -350,7 +368,7 @@ class Statements(Expressions):
         breaks: list[Names] = []
         with self.within("loop", node, frame, over):
             for _ in range(ROUNDS):
-                start = dict(frame.names)
+                start, kept = dict(frame.names), _kept(frame.names)
                 self._jumps.append(([], []))
                 begin()
                 falls = self.block(node.body, frame)
@@ -361,7 +379,7 @@ class Statements(Expressions):
                 for each in ends[1:]:
                     names = merged(names, each)
                 frame.names = dict(names)
-                if names == start:
+                if names == start and kept == _kept(names):
                     break
         falls = not endless or bool(breaks)
         if node.orelse:

@@ -46,6 +46,11 @@ class Frame:
             frame = frame.parent
         return frame
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The names that are constants."""
+        return {name: value.constant for name, value in self.names.items() if value.is_constant}
+
     def find(self, name: str) -> Frame | None:
         """The frame that has a name, seen from this one. Functions do not see the names of the class around them."""
         if name in self.elsewhere:
@@ -193,6 +198,8 @@ class Object(Heap):
     inputs: tuple[Value, ...] = ()
     keywords: dict[str, Value] = field(default_factory=dict)
     source: Source | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    """The names that were constants where it was made: `train` of `make_loader(data, train)`."""
 
     def argument(self, name: str, position: int | None = None) -> Value | None:
         """What it was made with, by name or position."""
@@ -242,6 +249,10 @@ class Sequence(Heap):
         self.parts = [current(each) for each in self.parts] if self.parts is not None else None
         self.anywhere = current(self.anywhere)
 
+    def empty(self) -> None:
+        """Hold nothing, as if it were made just now."""
+        self.parts, self.anywhere, self.picked, self.version = [], EMPTY, EMPTY, self.version + 1
+
     def forget_places(self) -> None:
         """No longer know what is where."""
         if self.parts is not None:
@@ -270,7 +281,12 @@ class Mapping(Heap):
     def replace(self, current: Callable[[Value], Value]) -> None:
         """Have it hold others."""
         super().replace(current)
-        self.anywhere = current(self.anywhere)
+        self.anywhere = current(self.anywhere) if self.anywhere is not EMPTY else EMPTY
+
+    def empty(self) -> None:
+        """Hold nothing, as if it were made just now."""
+        self.anywhere, self.keys, self.version = EMPTY, EMPTY, self.version + 1
+        self.entries.clear()
 
     @property
     def element(self) -> Value:

@@ -78,7 +78,7 @@ def test_arguments_are_where_the_table_says(operation: Operation, name: str) -> 
         ({"class": "reduction", "axes": 1}, "mylib.f: reduction has no parameter axes = 1; it has axis (int)"),
         ({"class": "reduction", "axis": "1"}, "mylib.f: reduction has no parameter axis = '1'"),
         ({"class": "length", "all": 1}, "mylib.f: length has no parameter all = 1"),
-        ({"class": "same", "axis": 1}, "mylib.f: same has no parameter axis = 1; it has none"),
+        ({"class": "same", "axis": 1}, "mylib.f: same has no parameter axis = 1; it has of (int)"),
         ("as torch.untold", "mylib.f: there is no operation 'torch.untold' that has a class"),
         ("as numpy.sum", "mylib.f: there is no operation 'numpy.sum' that has a class"),
     ],

@@ -469,6 +469,8 @@ EXAMPLES: dict[str, Made] = {
         "index_add_ scatter_add_".split(),
         sized((NINE,), lambda f, x: f(x.clone(), 0, torch.arange(2), ONES), axis=0),
     ),
+    "index_copy_": sized((NINE,), lambda f, x: f(x.clone(), 0, torch.arange(2), ONES), axis=0),
+    "index_fill_": sized((NINE,), lambda f, x: f(x.clone(), 0, torch.arange(2), 1.0), axis=0),
     "scatter_reduce_": sized((NINE,), lambda f, x: f(x.clone(), 0, torch.arange(2), ONES, reduce="sum"), axis=0),
     "collections.Counter": sized((NINE,), lambda f, x: max(f(_whole(x).tolist()).values())),
     "torch.nn.Transformer.encoder": half_of_transformer("encoder", operands=1),

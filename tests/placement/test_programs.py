@@ -149,6 +149,17 @@ def test_a_mean_over_uneven_shares_knows_what_weighs_it(line: str) -> None:
          "result = right", SUM),
         ("counts = torch.zeros(3)\nfor x, y in loader:\n    for label in y:\n        counts[label] += 1\n"
          "result = counts", SUM),
+        ("right = 0\nfor x, y in loader:\n    guesses = net(x).argmax(1)\n    for at, label in enumerate(y):\n"
+         "        right += int(guesses[at] == label)\nresult = right", SUM),
+        ("right = {'a': 0, 'b': 0}\nfor x, y in loader:\n    for label in y:\n"
+         "        right['ab'[label]] += 1\nresult = right['a']", SUM),
+        ("total = 0\nfor x, y in loader:\n    found = 0\n    for each, label in zip(net(x), y):\n"
+         "        found += F.cross_entropy(each[None], label[None]) / len(x)\nresult = found", MEAN),
+        ("last = torch.zeros(())\nfor x, y in loader:\n    last.copy_(F.cross_entropy(net(x), y).detach())\n"
+         "result = last", MEAN),
+        ("last = torch.zeros(())\nfor x, y in loader:\n    last.fill_(F.cross_entropy(net(x), y).item())\n"
+         "result = last * 2", MEAN),
+        ("n = 0\nfor x, y in loader:\n    n += y.size().numel()\nresult = n", Partial("sum", "sum of rows")),
         ("class Meter:\n    def __init__(self):\n        self.sum = self.n = 0\n    def update(self, v, n):\n"
          "        self.sum += v * n\n"
          "        self.n += n\n    @property\n    def mean(self):\n        return self.sum / self.n\nmeter = Meter()\n"

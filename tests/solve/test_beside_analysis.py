@@ -46,23 +46,21 @@ DIFFERENT = {
 UNSEEN = {
     "config_registry": "see above: other loaders train",
     "full_batch_words": "see above: no source is found",
-    "memory_in_backward": "rows that a backward pass of the script's own keeps",
     "trainer_other_module": "one call makes all loaders, and nothing tells them apart: the analysis shares out all",
     "wgan_split_calls": "noise that is resized and drawn in place",
-    "writer_by_getattr": "`i * loader.batch_size`, of a batch size that becomes each rank's",
 }
 """Fixtures in which placements call a value replicated that the analysis makes global, and why."""
 MADE_GLOBAL_ELSEWHERE = frozenset("""
-    batch_size_in_shapes class_in_settings codebook_follows_samples config_registry contrastive_inbatch
+    class_in_settings config_registry contrastive_inbatch
     counts_by_label crops_told_apart dropout_drawn_batches ensemble_of_nets full_batch_classes full_batch_words
-    full_batch_zipped generator_of_batches images_augmented_together joined_point_clouds kept_by_sample
+    generator_of_batches images_augmented_together joined_point_clouds kept_by_sample
     lbfgs_closure lbfgs_line_search lm_net_by_option loader_class_get_iterator loader_dict_phases
-    losses_of_the_whole_batch masked_mean_by_hand memory_in_backward memory_of_samples meters_by_name
-    metrics_by_phase model_by_eval model_factory_arch model_named_by_option momentum_queue
-    multi_file_engine nanogpt_get_batch odd_training_set one_sample_after_the_other own_batch_sampler
+    losses_of_the_whole_batch memory_of_samples meters_by_name
+    model_by_eval model_factory_arch model_named_by_option momentum_queue
+    multi_file_engine nanogpt_get_batch odd_training_set own_batch_sampler
     package_relative_imports picked_by_class random_split_unseeded samples_at_the_end samples_by_place
     sequences_first_noise trainer_other_module transformer_lm_tied_warmup
-    vq_vae_moving_averages weighted_sampler wgan_split_calls writer_by_getattr
+    weighted_sampler wgan_split_calls writer_by_getattr
     """.split())
 """Fixtures in which the cuts are others: some cheaper, some of values that are not followed yet."""
 

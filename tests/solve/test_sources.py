@@ -337,3 +337,36 @@ def test_a_loop_goes_over_as_many_samples_as_a_batch_has() -> None:
 def test_placements_of_sources() -> None:
     _, plan = found(stepped("for i in range(0, 100, size):\n    xb, yb = x[i:i + size], y[i:i + size]"))
     assert {plan.placement_of(each) for each in plan.batches} == {Shard(0)}
+
+
+LOADERS = """
+from torch.utils.data import Dataset
+
+def made(kind, count{given}):
+    return DataLoader(TensorDataset(x[:count], y[:count]), batch_size=10, shuffle={shuffle})
+
+{make}
+for xb, yb in first:
+    loss = F.mse_loss(net(xb), yb)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+with torch.no_grad():
+    print(sum(F.mse_loss(net(xb), yb).item() for xb, yb in second))
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "shuffle", "make", "shared"),
+    [
+        ("", "True", "first, second = made('train', 80), made('test', 20)", 1),
+        (", train", "train", "first, second = made(0, 80, True), made(0, 80, False)", 1),
+        ("", "True", "first, second = made(0, len(x)), made(0, len(y))", 2),
+        ("", "True", "first, second = [made(0, n) for n in (len(x) - 20, 20)]", 1),
+    ],
+)
+def test_what_one_call_makes_is_shared_out_if_nothing_tells_it_apart(
+    given: str, shuffle: str, make: str, shared: int
+) -> None:
+    _, given_to = found(HEAD + LOADERS.format(given=given, shuffle=shuffle, make=make))
+    assert len(given_to.training) == shared

@@ -74,7 +74,38 @@ def wanted(start: str, loss: str, step: str) -> list[str]:
             "weight = 1.0",
             "out * weight",
             "weight = min(weight + 0.1 * loss.item(), 2.0)",
-            ["0.1 * loss.item()"],
+            ["weight + 0.1 * loss.item()"],
+        ),
+        (
+            "memory = torch.zeros(64, 3)",
+            "out + memory[y]",
+            "memory[y] = 0.5 * memory[y] + 0.5 * out.detach()",
+            ["y", "0.5 * memory[y] + 0.5 * out.detach()"],
+        ),
+        (
+            "memory = torch.zeros(64, 3)",
+            "out + memory[y]",
+            "memory.index_copy_(0, y, F.normalize(memory.index_select(0, y) + out.detach(), dim=1))",
+            ["y", "F.normalize(memory.index_select(0, y) + out.detach(), dim=1)"],
+        ),
+        (
+            "queue, place = torch.zeros(3, 64), 0",
+            "out @ queue",
+            "queue[:, place : place + len(x)] = out.detach().T\nplace = (place + len(x)) % 64",
+            ["len(x)", "out.detach()", "len(x)"],
+        ),
+        (
+            "counts, codes = torch.ones(5), torch.randn(3, 5)",
+            "out + (codes / counts)[:, (out @ codes).argmax(1)].T",
+            "near = F.one_hot((out @ codes).argmax(1), 5).type(out.dtype)\n"
+            "counts = 0.9 * counts + 0.1 * near.sum(0)\ncodes = 0.9 * codes + out.detach().T @ near",
+            ["out.detach().T @ near", "near.sum(0)"],
+        ),
+        (
+            "centres = nn.Parameter(torch.zeros(3))",
+            "out - centres.detach()",
+            "centres = nn.Parameter(0.9 * centres + 0.1 * out.mean(0))",
+            ["0.9 * centres + 0.1 * out.mean(0)"],
         ),
     ],
 )
@@ -94,3 +125,90 @@ def test_states_are_made_global_where_they_are_kept(start: str, loss: str, step:
 )
 def test_others_are_left_alone(start: str, loss: str, step: str) -> None:
     assert wanted(start, loss, step) == []
+
+
+PASS = """
+class Remember(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y, memory):
+        ctx.save_for_backward(y)
+        ctx.x, ctx.memory = x, memory
+        return x @ memory.t()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (y,) = ctx.saved_tensors
+        {kept}
+        return gradient @ ctx.memory, None, None
+
+memory = torch.zeros(64, 3)"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "global_"),
+    [
+        ("ctx.memory[y] = ctx.x", ["y", "ctx.x"]),
+        ("ctx.memory.index_copy_(0, y, F.normalize(ctx.x, dim=1))", ["y", "F.normalize(ctx.x, dim=1)"]),
+        ("ctx.memory.add_(0.1 * ctx.x.mean(0))", ["0.1 * ctx.x.mean(0)"]),
+        ("ctx.memory.add_(gradient.mean(0))", ["gradient.mean(0)"]),
+        ("ctx.memory.mul_(0.99)", []),
+    ],
+)
+def test_what_a_backward_pass_of_the_script_keeps(kept: str, global_: list[str]) -> None:
+    assert wanted(PASS.format(kept=kept), "Remember.apply(out, y, memory)", "") == global_
+
+
+@pytest.mark.parametrize(
+    ("step", "global_"),
+    [
+        ("means[k] = 0.9 * means[k] + 0.1 * out[y == k].detach().mean(0)", ["out", "y == k"]),
+        ("means[k] = out.detach()[y == k].mean(dim=0)", ["out.detach()", "y == k"]),
+        ("means[k] = out[y == k].detach().mean()", ["out[y == k].detach().mean()"]),
+    ],
+)
+def test_means_of_the_samples_that_are_picked(step: str, global_: list[str]) -> None:
+    assert wanted("means = torch.zeros(3, 3)", "out - means[y]", f"for k in range(3):\n    {step}") == global_
+
+
+CODEBOOK = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+def average_(held, new):
+    held{data}.mul_(0.9).add_(new, alpha=0.1)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.register_buffer("sums", torch.zeros(3))
+    def forward(self, x):
+        out = self.layer(x)
+        if self.training:
+            average_(self.sums, out.detach().sum(0))
+        return out - self.sums
+
+data = TensorDataset(torch.randn(64, 4), torch.randint(3, (64,)))
+loader, tests = DataLoader(data, batch_size=8, shuffle=True), DataLoader(data, batch_size=8)
+net = Net()
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(2):
+    net.train()
+    for x, y in loader:
+        loss = F.cross_entropy(net(x), y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    net.eval()
+    with torch.no_grad():
+        print(sum(F.cross_entropy(net(x), y).item() for x, y in tests))
+"""
+
+
+@pytest.mark.parametrize("data", ["", ".data"])
+def test_buffers_that_a_function_changes_in_place_while_it_trains(data: str) -> None:
+    program = traced(CODEBOOK.format(data=data))
+    found = solved(program, sources(program, CATALOG).plan, CATALOG, Alone())
+    assert [each.source.code(each.node) for each in found if each.is_met] == ["new"]

@@ -28,11 +28,25 @@ def test_whether_gradients_are_kept(text: str, quiet: bool) -> None:
     assert layer.region.without_gradients == quiet
 
 
-def test_a_call_that_is_not_run_again_is_in_the_loops_around_both() -> None:
-    text = "def draw():\n    return torch.randn(3)\nfirst = draw()\n"
-    text += "for i in range(9):\n    for k in range(9):\n        y = draw()\n"
+def test_a_call_that_is_not_run_again_is_in_the_regions_around_both() -> None:
+    text = "def draw():\n    return torch.randn(3)\nfor i in range(9):\n    first = draw()\n"
+    text += "    if i > 3:\n        y = draw()\n"
     (drawn,) = named(traced(HEAD + text), "torch.randn")
-    assert len(drawn.region.loops) == 2 and drawn.region.parent is not None and drawn.region.parent.kind == "module"
+    assert len(drawn.region.loops) == len(drawn.region.others) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "times"),
+    [
+        ("draw()\nfor i in range(9):\n    draw()", 2),
+        ("for i in range(9):\n    draw()\nfor i in range(9):\n    draw()", 2),
+        ("for i in range(9):\n    draw()\n    for k in range(9):\n        draw()", 2),
+        ("for i in range(9):\n    draw()\n    draw()", 1),
+        ("draw()\nif x.sum() > 0:\n    draw()", 1),
+    ],
+)
+def test_what_a_function_does_in_a_loop_is_apart_from_what_it_does_elsewhere(text: str, times: int) -> None:
+    assert len(named(traced(HEAD + "def draw():\n    return torch.randn(3)\n" + text + "\n"), "torch.randn")) == times
 
 
 def test_a_word_of_a_loop_decides_over_branches_also_outside_of_functions() -> None:
