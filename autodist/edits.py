@@ -75,6 +75,15 @@ class ReplaceExpr(Edit):
 
 
 @dataclass(frozen=True)
+class Hoist(Edit):
+    """Bind the anchor expression, with its own edits applied, to ``name`` ahead of its statement, and write the name
+    where it stood. ``code`` is the line that does so where the expression has no edits."""
+
+    name: str
+    code: str
+
+
+@dataclass(frozen=True)
 class WrapExpr(Edit):
     """Write ``template``, whose one ``{}`` stands for the anchor expression with its own edits applied; ``outer`` also
     with another wrapping of it."""

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.config import BatchSize
-from autodist.edits import Edit, InsertBefore, RemoveArgument, ReplaceExpr, SetArgument, WrapExpr
+from autodist.edits import Edit, Hoist, InsertBefore, RemoveArgument, SetArgument, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Loader, TrainingScript
 from autodist.source import Source
@@ -353,10 +353,7 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
             if _reads(source.code(dataset), _bound_inside(source, call)):  # `[DataLoader(Data(k)) for k in range(3)]`
                 edits.append(WrapExpr(dataset, f"({name} := {{}})"))
             else:
-                edits += [
-                    InsertBefore(statement, bound(source, name, dataset), prepares=True),
-                    ReplaceExpr(dataset, name),
-                ]
+                edits.append(Hoist(dataset, name, bound(source, name, dataset)))
         options = ""
         unpacked = next((k for k in call.keywords if k.arg is None), None)
         table = _table(script, unpacked)

@@ -227,14 +227,14 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
         for loader in event.value.objects("loader"):
             if loader in made:
                 made[loader] |= {loop.node for loop in event.loops}
-    looked_at: set[Object] = set()
+    passed: set[Object] = set()
     for _, event in sorted(events.items()):
         statement = event.node if isinstance(event.node, ast.stmt) else event.source.statement(event.node)
         outer = [loop for loop in event.loops if isinstance(loop.node, (ast.For, ast.While, ast.Call))]
-        if not outer and event.grad and statement not in seen:  # a look at the data before it is trained on
-            again_looked = not looked_at.isdisjoint(drawn_from(event.value))
-            looked_at |= set(drawn_from(event.value))
-            if again_looked:
+        passed_before = not passed.isdisjoint(drawn_from(event.value))
+        passed |= set(drawn_from(event.value)) if event.grad else set()
+        if not outer and event.grad and statement not in seen:  # one pass, ahead of those of training or after them
+            if passed_before:
                 seen.add(statement)
                 yield Epoch(event.source, statement, _loader_name(event, loaders, run), None)
         if not outer or statement in seen or any(isinstance(s, ast.For) and s is statement for s in seen):

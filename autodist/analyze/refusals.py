@@ -152,6 +152,15 @@ def refusals_of(
                 ),
             )
             return
+    taken = next((event for event in run.events if event.kind == "autograd_grad"), None)
+    if not backwards and steps and taken is not None:
+        message = (
+            "these gradients are put into `.grad` by the script, where DistributedDataParallel averages those of "
+            "backward() alone: average each over the ranks (dist.all_reduce) right where it is taken, before they are "
+            "compared or put together"
+        )
+        yield refuse("AD904", taken.source, taken.node, message)
+        return
     if not backwards:
         yield refuse(
             "AD901",

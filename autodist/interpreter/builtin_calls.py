@@ -6,6 +6,7 @@ import ast
 import re
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 
 from autodist import collation
 from autodist.interpreter.arithmetic import Arithmetic
@@ -54,6 +55,7 @@ from autodist.values import (
     Wrapped,
     constant,
     drawn_by_evaluation,
+    drawn_from,
     is_chosen,
     of,
     stored,
@@ -675,6 +677,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 return under_samples(thing)
             if isinstance(thing, Items):
                 inner = union([*thing.parts, thing.element])
+                if is_chosen(inner) and self._grows_by_batch(thing):
+                    return NOTHING  # a loss of each step, to which some of its samples add
                 if is_chosen(inner):
                     return Value(spread=SUM, origins=inner.origins).without(Turn)
                 if inner.spread is ROWS and (thing.by_batch or self._lists_batches(thing.node)):
@@ -690,6 +694,16 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if value.spread is COUNT:
             return value
         return value.computed(LOCAL) if value.spread is LOCAL and not value.things else NOTHING
+
+    def _grows_by_batch(self, items: Items) -> bool:
+        """Whether a list is given something for each batch of a loader, and not for each of its samples."""
+        for source, put in items.stores:
+            inner = takewhile(lambda each: not isinstance(each, (ast.FunctionDef, ast.Lambda)), source.ancestors(put))
+            loops = [each.iter for each in inner if isinstance(each, ast.For)]
+            batches = next((at for at, over in enumerate(loops) if any(drawn_from(self._lately(over)))), len(loops))
+            if batches == len(loops) or any(map(self._goes_row_by_row, loops[:batches])):
+                return False
+        return bool(items.stores)
 
     def _filtered(self, node: ast.Call, args: list[Value], scope: Scope) -> Value:
         """`filter(lambda pair: pair[0] == pair[1], zip(guesses, labels))`: those of a rank's samples that a function

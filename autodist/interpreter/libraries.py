@@ -100,6 +100,9 @@ class Libraries(BuiltinCalls):
             for role in sorted(roles):
                 kind = "download" if role == "write" and _fetches_by_command(node) else role
                 self.event(kind, node, scope, self._mixed(values), first_text(values) if kind == "write" else NOTHING)
+        for read in values if "goes_over_loader" in roles else ():
+            if any(read.objects("loader")):
+                self.event("listed", node, scope, read)
         builtin = self._builtin(name, node, args, keywords, scope)
         if builtin is not None:
             return builtin

@@ -12,6 +12,7 @@ from autodist.edits import (
     EditConflict,
     Enclose,
     Guard,
+    Hoist,
     InsertAfter,
     InsertBefore,
     Recompose,
@@ -37,6 +38,7 @@ _ANCHORS: dict[type[Edit], type[ast.AST] | tuple[type[ast.AST], ...]] = {
     ReplaceStatement: ast.stmt,
     RemoveStatement: ast.stmt,
     ReplaceExpr: ast.expr,
+    Hoist: ast.expr,
     Recompose: ast.expr,
     Unwrap: (ast.With, ast.AsyncWith, ast.If),
     WrapExpr: ast.expr,
@@ -71,7 +73,7 @@ def _check_anchor(source: Source, edit: Edit) -> None:
 
 def _check_group(group: Sequence[Edit]) -> None:
     """Raise if two edits of one node exclude each other."""
-    for kinds in ((Guard, Enclose, RemoveStatement, Unwrap), (WrapExpr,), (*_SWALLOWS, Unwrap)):
+    for kinds in ((Guard, Enclose, RemoveStatement, Unwrap), (WrapExpr,), (*_SWALLOWS, Hoist, Unwrap)):
         same = [edit for edit in group if isinstance(edit, kinds)]
         if len({isinstance(edit, WrapExpr) and edit.outer for edit in same}) == len(same):
             continue

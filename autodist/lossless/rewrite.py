@@ -17,6 +17,7 @@ from autodist.edits import (
     EditConflict,
     Enclose,
     Guard,
+    Hoist,
     InsertAfter,
     InsertBefore,
     Prepend,
@@ -98,11 +99,13 @@ class _Rewriter(Rebuilder):
         self._expressions: dict[cst.CSTNode, list[Edit]] = defaultdict(list)
         self._kept: dict[cst.CSTNode, cst.BaseExpression | None] = {}
         """Expressions that outlive what they stand in, as they are when they have been rebuilt."""
+        self._hoists: dict[Hoist, tuple[list[str], int]] = {}
+        """Where the lines go that bind hoisted expressions."""
         imports = []
         for edit in edits:
             if isinstance(edit, AddImport):
                 imports.append(edit)
-            elif isinstance(edit, ReplaceExpr | Recompose | WrapExpr | SetArgument | RemoveArgument):
+            elif isinstance(edit, ReplaceExpr | Recompose | Hoist | WrapExpr | SetArgument | RemoveArgument):
                 self._register_expression(edit)
             elif isinstance(edit, Prepend | Append):
                 self._register_block(edit)
@@ -126,6 +129,11 @@ class _Rewriter(Rebuilder):
         self._expressions[twin].append(edit)
         for part in edit.parts if isinstance(edit, Recompose) else ():
             self._kept[self._find(edit, part)] = None
+        if isinstance(edit, Hoist):
+            statement = self._find(edit, self._source.statement(edit.anchor))
+            prepared = self._layout.statements.setdefault(statement, StatementEdits()).prepared
+            self._hoists[edit] = prepared, len(prepared)
+            prepared.append(edit.code)
 
     def _register_statement(self, edit: Edit) -> None:
         top = prelude.opening(self._source.parents[edit.anchor])
@@ -227,6 +235,11 @@ class _Rewriter(Rebuilder):
         for edit in edits:
             if isinstance(edit, ReplaceExpr):
                 updated = quoted_as(original, self._inserted(edit, edit.code))
+            elif isinstance(edit, Hoist):
+                prepared, at = self._hoists[edit]
+                if (code := code_of(updated)) != code_of(original):
+                    prepared[at] = f"{edit.name} = {code}\n"
+                updated = self._inserted(edit, edit.name)
             elif isinstance(edit, Recompose):
                 parts = [self._kept[self._locator.find(part)] for part in edit.parts]
                 template = self._inserted(edit, with_holes(edit.template, len(parts)))

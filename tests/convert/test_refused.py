@@ -229,6 +229,34 @@ def test_layers_that_keep_rows_apart(tmp_path: Path, layer: str, width: int, apa
     assert "masks of dropout are the same on all ranks" not in said
 
 
+@pytest.mark.parametrize(
+    "taken",
+    [
+        "for p, g in zip(model.parameters(), torch.autograd.grad(loss, list(model.parameters()))):\n        p.grad = g",
+        "gradients = torch.autograd.grad(loss, parameters)\n    for p, g in zip(parameters, gradients):\n"
+        "        p.grad = g.clamp(-1, 1)",
+    ],
+)
+def test_gradients_that_the_script_puts_together(tmp_path: Path, taken: str) -> None:
+    """It said that it cannot see that it trains."""
+    text = f"""\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+parameters = list(model.parameters())
+optimizer = torch.optim.SGD(parameters, lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    {taken}
+    optimizer.step()
+"""
+    _, said = converted(tmp_path, text)
+    assert "AD904 these gradients are put into `.grad` by the script" in said and "AD901" not in said
+
+
 def test_lightnings_command_line_owns_the_training(tmp_path: Path) -> None:
     """It said that no loss.backward() is reached."""
     text = """\

@@ -17,6 +17,7 @@ from autodist.edits import (
     Edit,
     EditConflict,
     Guard,
+    Hoist,
     InsertAfter,
     InsertBefore,
     Prepend,
@@ -34,7 +35,7 @@ from autodist.errors import AutodistError
 from autodist.source import Source
 
 Make = Callable[[Source], Edit]
-OF_EXPRESSIONS = (ReplaceExpr, WrapExpr, SetArgument, RemoveArgument)
+OF_EXPRESSIONS = (ReplaceExpr, Hoist, WrapExpr, SetArgument, RemoveArgument)
 
 
 def at(code: str, kind: Callable[..., Edit], *arguments: object) -> Make:
@@ -784,3 +785,37 @@ def test_a_call_that_outgrows_its_line_is_broken() -> None:
         f"\t\tsampler={long},\n\t)  # all of it\n"
     )
     assert edited(text, at(call, SetArgument, "sampler", "None")) == text.replace("True)", "True, sampler=None)")
+
+
+# Expressions that move
+
+
+def test_a_hoisted_expression_takes_its_own_edits_along() -> None:
+    hoist = at("Data(64, model.steps)", Hoist, "data", "data = Data(64, model.steps)\n")
+    before = "loader = Loader(Data(64, model.steps), 8)\n"
+    check(before, "data = Data(64, model.steps)\nloader = Loader(data, 8)\n", hoist)
+    edits = [hoist, at("model", ReplaceExpr, "model.module")]
+    check(before, "data = Data(64, model.module.steps)\nloader = Loader(data, 8)\n", *edits)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("f(g(x), 2)\n", "y = g(h(x))\nf(y, 2)\n"),
+        ("if t:\n    f(g(x))\n", "if t:\n    y = g(h(x))\n    f(y)\n"),
+        ("f(\n    g(\n        x,\n    ),\n)\n", "y = g(\n        h(x),\n    )\nf(\n    y,\n)\n"),
+        ("# why\na = f(g(x))[0]\n", "# why\ny = g(h(x))\na = f(y)[0]\n"),
+    ],
+)
+def test_what_is_hoisted_is_bound_ahead_of_its_statement(before: str, after: str) -> None:
+    source = Source.parse(before)
+    (inner,) = [each for each in ast.walk(source.tree) if isinstance(each, ast.Name) and each.id == "x"]
+    call = source.parents[inner]
+    assert isinstance(call, ast.expr)
+    hoist = Hoist(call, "y", f"y = {source.code(call)}\n")
+    assert apply(source, [hoist, WrapExpr(inner, "h({})")]) == after
+
+
+def test_what_is_hoisted_and_replaced_is_a_conflict() -> None:
+    hoist = at("g(x)", Hoist, "y", "y = g(x)\n")
+    assert "both change the same code" in str(conflict("f(g(x))\n", hoist, at("g(x)", ReplaceExpr, "1")))
