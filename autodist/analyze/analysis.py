@@ -247,8 +247,8 @@ def _modelled(
     plan = replace(plan, settled=made_global_after(before))
     plan, third, even, joined = whole_losses(again, plan, even, is_distributed(second))
     run, reductions, leftover = reduced(again, plan, third, before)
-    whole = {place.node for place in reductions}
-    even = [w for w in even if not (isinstance(w.node, ast.BinOp) and w.node.right in whole)]  # divided by all ranks'
+    made_global = {place.node for place in reductions}
+    even = [each for each in even if not (isinstance(each.node, ast.BinOp) and each.node.right in made_global)]
     script = assembled(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held)
     gathered = (*pairing.in_training(paired, run), *counted)
     script = replace(

@@ -85,7 +85,8 @@ class Facts:
 
     def has_whole(self, user: Operation, value: Value) -> bool:
         """Whether an operation takes all of the data, where others are given each rank's share of them."""
-        taken = self._placements.plan.taken.get(user, {})
+        plan = self._placements.plan
+        taken = plan.taken.get(user, {}) if plan is not None else {}
         return bool(taken) and all(taken.get(each) == Replicate() for each in held(value))
 
     def goes_round(self, operation: Operation) -> bool:

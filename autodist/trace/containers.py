@@ -49,7 +49,7 @@ class Containers(Names):
         if isinstance(target, ast.Tuple) and isinstance(node, ast.Tuple):
             for one, other in zip(target.elts, node.elts, strict=False):
                 self.begin_anew(one, other, frame, node)
-        yields = self.context.function is not None and is_generator(self.context.function)
+        yields = self.context.function is not None and is_generator(self.context.function.node)
         if not isinstance(target, ast.Name) or not self.guards or self.guards[-1].kind != "loop" or yields:
             return
         name = target.id
