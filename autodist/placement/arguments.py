@@ -75,6 +75,9 @@ def gives_zeros(operation: Operation) -> bool:
         return True
     if operation.name.endswith(ZEROS):
         return not any(each.operations for each in operation.inputs)
+    if operation.name == "list.repeat":  # `[0.0] * n`
+        listed = parts(operation.inputs[0])
+        return bool(listed) and all(map(is_zero, listed or ()))
     if operation.name.endswith((".to", ".cuda", ".double", ".float", ".tensor", ".array")) and operation.inputs:
         return is_zero(operation.inputs[0])
     return False

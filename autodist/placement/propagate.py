@@ -32,7 +32,7 @@ from autodist.placement.reading import SOURCES
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.subscripts import subscript
 from autodist.placement.transfer import BETWEEN, FUNCTIONS, transfer
-from autodist.program import FIELDS, SAMPLE, Operation, Program, Value, closure, held, joined
+from autodist.program import DRAWN, FIELDS, SAMPLE, Operation, Program, Value, closure, held, joined
 
 MOST_AXES = 5
 UNTOLD = "object."
@@ -128,6 +128,8 @@ class _Propagation(InPlace):
     def _result(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         if operation.name in SOURCES:
             return self._plan.sharded(operation), self._batch_sizes(operation)
+        if operation.name == DRAWN:
+            return (Partial("sum", ROWS) if isinstance(self._plan.sharded(operation), Shard) else Replicate()), ()
         if operation.name == SAMPLE:
             shared = isinstance(self._plan.sharded(operation), Shard)
             return (Each("loader") if shared else Replicate()), self._found.size(operation.inputs[0])

@@ -4,11 +4,24 @@
 it and change nothing. Nothing here reads source.
 """
 
-from autodist.program.graph import BATCH, FIELDS, SAMPLE, VIEWS, Effect, Operation, Program, Region, closure, held
+from autodist.program.graph import (
+    BATCH,
+    DRAWN,
+    FIELDS,
+    SAMPLE,
+    VIEWS,
+    Effect,
+    Operation,
+    Program,
+    Region,
+    closure,
+    held,
+)
 from autodist.program.values import EMPTY, MANY, UNKNOWN, Value, constant, joined
 
 __all__ = [
     "BATCH",
+    "DRAWN",
     "EMPTY",
     "FIELDS",
     "MANY",

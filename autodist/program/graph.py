@@ -24,6 +24,8 @@ def gives_tensors(name: str, inputs: Sequence[Value]) -> bool:
 BATCH, FIELDS, SAMPLE = "loader.batch", "loader.fields", "loader.sample"
 """The names of what a loader gives: a field of its batches, batches of which the fields are not known, and one sample
 of those that a `collate_fn` lays together."""
+DRAWN = "loader.sampler.length"
+"""The name of how many samples a loader's sampler draws: each rank's own number, once they are shared out."""
 TENSOR_ROOTS = ("torch.", "numpy.", "loader.", "sample", "torchvision.", "einops.", "callback", "data.index")
 """The beginnings of the names of operations that give tensors or arrays, or what holds such."""
 VIEWS = frozenset(

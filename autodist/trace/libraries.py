@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence as Row
 
-from autodist.program import EMPTY, MANY, UNKNOWN, Value, constant, held, joined
+from autodist.program import DRAWN, EMPTY, MANY, UNKNOWN, Value, constant, held, joined
 from autodist.trace.calls import Keywords
 from autodist.trace.names import thing
 from autodist.trace.objects import ALIASES, is_class_like
@@ -94,6 +94,8 @@ class Libraries(Processes):
                 found |= self.length(each, node, frame)
             elif isinstance(each, Sequence) and (parts := self.parts(thing(each))) is not None:
                 found |= constant(len(parts))
+            elif isinstance(each, Method) and each.function == "sampler" and isinstance(each.owner, Object):
+                found |= self.record(DRAWN, node, frame, [thing(each.owner)], owner=each.owner)
             else:
                 found |= self.record("builtins.len", node, frame, [thing(each)])
         if rest.is_constant and hasattr(rest.constant, "__len__"):

@@ -159,6 +159,7 @@ def test_a_mean_over_uneven_shares_knows_what_weighs_it(line: str) -> None:
          "result = last", MEAN),
         ("last = torch.zeros(())\nfor x, y in loader:\n    last.fill_(F.cross_entropy(net(x), y).item())\n"
          "result = last * 2", MEAN),
+        ("for x, y in loader:\n    pass\nresult = len(loader.sampler)", Partial("sum", "rows")),
         ("n = 0\nfor x, y in loader:\n    n += y.size().numel()\nresult = n", Partial("sum", "sum of rows")),
         ("class Meter:\n    def __init__(self):\n        self.sum = self.n = 0\n    def update(self, v, n):\n"
          "        self.sum += v * n\n"

@@ -52,7 +52,7 @@ UNSEEN = {
 """Fixtures in which placements call a value replicated that the analysis makes global, and why."""
 MADE_GLOBAL_ELSEWHERE = frozenset("""
     class_in_settings config_registry contrastive_inbatch
-    counts_by_label crops_told_apart dropout_drawn_batches ensemble_of_nets full_batch_classes full_batch_words
+    counts_by_label crops_told_apart dropout_drawn_batches full_batch_classes full_batch_words
     generator_of_batches images_augmented_together joined_point_clouds kept_by_sample
     lbfgs_closure lbfgs_line_search lm_net_by_option loader_class_get_iterator loader_dict_phases
     losses_of_the_whole_batch memory_of_samples meters_by_name
@@ -60,7 +60,7 @@ MADE_GLOBAL_ELSEWHERE = frozenset("""
     multi_file_engine nanogpt_get_batch odd_training_set own_batch_sampler
     package_relative_imports picked_by_class random_split_unseeded samples_at_the_end samples_by_place
     sequences_first_noise trainer_other_module transformer_lm_tied_warmup
-    weighted_sampler wgan_split_calls writer_by_getattr
+    wgan_split_calls writer_by_getattr
     """.split())
 """Fixtures in which the cuts are others: some cheaper, some of values that are not followed yet."""
 
