@@ -191,7 +191,7 @@ class Machine(ABC):
 
     def current(self, value: Value) -> Value:
         """A value, with what its tensors may hold by now."""
-        if not self.changed or value.operations.isdisjoint(self.changed):
+        if self.changed.keys().isdisjoint(value.operations):
             return value
         found, pending = set(value.operations), list(value.operations)
         while pending:
