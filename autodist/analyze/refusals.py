@@ -18,7 +18,7 @@ from autodist.losses import unbatched, wholes
 from autodist.models import UNSEEN, parts
 from autodist.rule import Severity
 from autodist.script import Concern, Site
-from autodist.source import Source, last_name, shortened
+from autodist.source import Source, all_of, last_name, shortened
 from autodist.spread import CROSS, SAME
 from autodist.tensors.mixing import ONE
 from autodist.values import (
@@ -153,7 +153,7 @@ def refusals_of(
             )
             return
     taken = next((event for event in run.events if event.kind == "autograd_grad"), None)
-    if not backwards and steps and taken is not None:
+    if not backwards and steps and taken is not None and _sets_gradients(run):
         message = (
             "these gradients are put into `.grad` by the script, where DistributedDataParallel averages those of "
             "backward() alone: average each over the ranks (dist.all_reduce) right where it is taken, before they are "
@@ -448,6 +448,12 @@ def _keeps_graph(event: Event, run: Interpreter) -> bool:
     """`loss.backward(create_graph=True)`"""
     told = event.node.keywords if isinstance(event.node, ast.Call) and event.value.models else []
     return any(each.arg == "create_graph" and run.values.get(each.value, NOTHING).const is True for each in told)
+
+
+def _sets_gradients(run: Interpreter) -> bool:
+    """`p.grad = g`"""
+    attributes = (each for source in run.project.sources for each in all_of(source.tree, ast.Attribute))
+    return any(each.attr == "grad" and isinstance(each.ctx, ast.Store) for each in attributes)
 
 
 def _takes_closure(event: Event) -> bool:

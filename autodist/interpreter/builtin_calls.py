@@ -697,8 +697,12 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
 
     def _grows_by_batch(self, items: Items) -> bool:
         """Whether a list is given something for each batch of a loader, and not for each of its samples."""
+        outside = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
         for source, put in items.stores:
-            inner = takewhile(lambda each: not isinstance(each, (ast.FunctionDef, ast.Lambda)), source.ancestors(put))
+            inner = list(takewhile(lambda each: not isinstance(each, outside), source.ancestors(put)))
+            tests = [each.test for each in inner if isinstance(each, (ast.If, ast.IfExp, ast.While))]
+            if any(self._lately(each).spread.is_local for each in tests):
+                return False  # not for each batch
             loops = [each.iter for each in inner if isinstance(each, ast.For)]
             batches = next((at for at, over in enumerate(loops) if any(drawn_from(self._lately(over)))), len(loops))
             if batches == len(loops) or any(map(self._goes_row_by_row, loops[:batches])):

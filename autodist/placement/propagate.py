@@ -349,7 +349,7 @@ class _Propagation(InPlace):
 
     def _shape(self, base: Value, operation: Operation) -> Placement | None:
         """`x.shape[0]`"""
-        shapes = [each for each in base.operations if each.name in ("torch.Tensor.shape", "torch.Tensor.size")]
+        shapes = [each for each in base.operations if each.name in arguments.SHAPES]
         if len(shapes) != len(base.operations) or len(operation.inputs) < 2:
             return None
         axis = operation.inputs[1].constant

@@ -90,6 +90,6 @@ class Reading:
         for value in given:
             for each in value.operations:
                 shape = next(iter(each.inputs[0].operations), each) if each.name == "iterate" and each.inputs else each
-                if shape.name in ("torch.Tensor.shape", "torch.Tensor.size") and len(shape.inputs) == 1:
+                if shape.name in arguments.SHAPES and len(shape.inputs) == 1:
                     return shape
         return None

@@ -37,18 +37,16 @@ Barred: TypeAlias = Callable[[ast.AST, Source], str | None]
 def cheapest(cuts: Sequence[Cut], program: Program, placements: Placements, barred: Barred) -> Iterator[Cut]:
     """The same communications where each of them costs least: once where a value is made that several print, or where
     the one print takes it that comes every hundred steps."""
-    readers: dict[ast.AST, list[Cut]] = defaultdict(list)
+    readers: dict[ast.AST, list[tuple[Cut, Cut]]] = defaultdict(list)
     uses = _Uses(program, placements, barred)
     makers = {uses.maker(cut.node) or cut.node for cut in cuts}
-    outer: dict[ast.expr, Cut] = {}
     for cut in cuts:
         inner = uses.within(cut, makers)
-        outer[inner.node] = cut
-        readers[uses.maker(inner.node) or inner.node].append(inner)
-    for made, group in readers.items():
-        place = uses.place(made, group)
-        read = {_text(each) for each in group if outer[each.node] is each}
-        beside = [each if _text(each) in read else outer[each.node] for each in group]
+        readers[uses.maker(inner.node) or inner.node].append((inner, cut))
+    for made, pairs in readers.items():
+        place = uses.place(made, [inner for inner, _ in pairs])
+        read = {_text(inner) for inner, cut in pairs if inner is cut}
+        beside = [inner if _text(inner) in read else cut for inner, cut in pairs]
         yield from [place] if place is not None else beside
 
 

@@ -55,3 +55,10 @@ def test_a_list_with_one_number_for_each_step(tmp_path: Path, keep: str, shown: 
 def test_a_list_of_chosen_samples(tmp_path: Path, keep: str) -> None:
     code, said = converted(tmp_path, SCRIPT.format(keep=keep, shown="print(len(kept))"))
     assert "reduce_sum(len(kept))" in code or "gather_rows" in code or "computed from this rank's" in said
+
+
+def test_a_list_that_some_batches_add_to(tmp_path: Path) -> None:
+    """Which batches do, all ranks decide by all samples; what is kept is a rank's own, and warned of."""
+    keep = "if (y > 0).any():\n        kept.append(gap)"
+    code, said = converted(tmp_path, SCRIPT.format(keep=keep, shown="print(sum(kept) / len(kept))"))
+    assert "gather_rows(y > 0).any()" in code and "computed from this rank's samples alone" in said
