@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterator
 
 from autodist import randomness, regions
 from autodist.augmentation import FILLING
-from autodist.escapes import upstream
 from autodist.interpreter import Event, Interpreter
+from autodist.origins import upstream
 from autodist.script import Site
 from autodist.source import Source, last_name
 from autodist.values import NOTHING, Draw, Object

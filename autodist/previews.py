@@ -9,10 +9,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.escapes import learnt_from
-from autodist.escapes.origins import is_cut
 from autodist.interpreter import Event, Interpreter
 from autodist.models import members, normalises, settled_at, unwrapped
+from autodist.origins import is_cut, learnt_from
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site, Wrapping
 from autodist.source import Source, all_of, told_once, walk

@@ -224,17 +224,15 @@ class OrderSeed:
 @dataclass(frozen=True)
 class Reduction:
     """An expression whose value must be made global: ``spread`` says how. ``hoist`` is the guarded statement that
-    it has to be computed before; ``after`` the loop after which an accumulator is reduced instead, if
-    ``switch`` holds where the code also runs on data that every rank sees in full. ``of`` is what a mean is taken of,
-    if ranks have different numbers of them; ``padded`` if rows may be longer on one rank than on another; ``together``
-    if several rows of each sample stand beside each other, which those of other samples must not part; ``array`` if it
-    is one of NumPy, ``number`` if it is one of Python."""
+    it has to be computed before; ``switch`` holds where it is not that of all ranks already. ``of`` is what a mean is
+    taken of, if ranks have different numbers of them; ``padded`` if rows may be longer on one rank than on another;
+    ``together`` if several rows of each sample stand beside each other, which those of other samples must not part;
+    ``array`` if it is one of NumPy, ``number`` if it is one of Python."""
 
     source: Source
     node: ast.expr
     spread: Spread
     hoist: ast.stmt | None = None
-    after: ast.stmt | None = None
     switch: str | None = None
     of: ast.expr | None = None
     padded: bool = False

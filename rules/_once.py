@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from autodist.script import Reduction
 from autodist.source import Source, all_of, told_once, walk
-from autodist.spread import COUNT, ROWS
+from autodist.spread import COUNT
 
 READING = frozenset("item detach cpu data float mean sum".split())
 """What reads a tensor and leaves it as it is."""
@@ -31,7 +31,7 @@ def reduced_once(reductions: Sequence[Reduction]) -> list[Reduction]:
 
 def _is_plain(reduction: Reduction) -> bool:
     """Whether it is a number that names alone make: `loss.item()`, `correct / total`."""
-    if reduction.spread in (COUNT, ROWS) or reduction.after or reduction.switch or reduction.of is not None:
+    if reduction.spread is COUNT or reduction.switch or reduction.of is not None:
         return False
     shared = _shared(reduction.source.tree)
     read = {each.id for each in all_of(reduction.node, ast.Name)}

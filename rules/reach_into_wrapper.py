@@ -95,7 +95,7 @@ def reach_into_wrapper(script: TrainingScript, context: Context) -> Iterator[Fin
     if not script.trains:
         return
     hoisted = {site.node for site, _ in script.shards.hoists}
-    reduced = {each.node for each in script.reductions if each.hoist is not None and each.after is None}
+    reduced = {each.node for each in script.reductions if each.hoist is not None}
     shuttled = {site.node for site in script.shuttled}
     for site in script.unwraps:
         node = site.node

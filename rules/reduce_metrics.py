@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from autodist.edits import Edit, InsertAfter, InsertBefore, Recompose, ReplaceExpr, WrapExpr
+from autodist.edits import Edit, InsertBefore, Recompose, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Reduction, TrainingScript
 from autodist.source import Source, all_of, last_name, shortened, spelled, told_once, walk
@@ -290,8 +290,6 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         if concern.code == "AD601":
             yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
     variables: dict[tuple[Source, str], str] = {}
-    switched: dict[tuple[ast.stmt, str], list[str]] = {}
-    waiting: list[tuple[Reduction, Planned]] = []
     reductions = {**REDUCTIONS, **OF_NUMPY} if any(map(_uses_numpy, script.project.sources)) else REDUCTIONS
     if any(_is_of_many(reduction, script) for reduction in script.reductions):
         reductions = {**REDUCTIONS, **OF_MANY}
@@ -303,7 +301,7 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         source, node = reduction.source, reduction.node
         d, imports = dist(context, source)
         helper: Planned = ()
-        if reduction.spread is Spread.COUNT and reduction.after is None and not script.wholes:
+        if reduction.spread is Spread.COUNT and not script.wholes:
             template = f"{{}} * {d}.get_world_size()"
             if reduction.switch is not None:
                 template += f" if {reduction.switch} else {source.code(node)}"
@@ -321,19 +319,10 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         if reduction.switch is not None and "DistributedSampler" in reduction.switch:
             _, more = member(context, source, "torch.utils.data.distributed", "DistributedSampler")
             imports = (*imports, *more)
-        if reduction.switch is not None and reduction.after is None and reduction.spread in (Spread.ROWS, Spread.SUM):
+        if reduction.switch is not None and reduction.spread in (Spread.ROWS, Spread.SUM):
             template += f" if {reduction.switch} else {source.code(node)}"
         edits: list[Edit]
-        if reduction.after is not None:
-            target = source.code(node)
-            line = f"{target} = " + template.replace("{}", target) + "\n"
-            if reduction.switch is not None:
-                together = switched.setdefault((reduction.after, reduction.switch), [])
-                together.append(f"    {line}")
-                waiting.append((reduction, (*imports, *helper)))
-                continue
-            edits = [InsertAfter(reduction.after, line)]
-        elif reduction.hoist is not None:
+        if reduction.hoist is not None:
             whole = reduction.of or node
             inside = set(walk(whole)) if not context.config.strategy.shards else set()
             inside -= set(script.maybe_wrapped)
@@ -351,10 +340,6 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         else:
             edits = [WrapExpr(node, template)]
         yield _found(reduction, Fix((*imports, *helper, *planned(source, *edits))))
-    for reduction, needed in waiting:  # what is made global after one loop, and in one case alone
-        assert reduction.after is not None and reduction.switch is not None
-        code = f"if {reduction.switch}:\n" + "".join(switched[reduction.after, reduction.switch])
-        yield _found(reduction, Fix((*needed, *planned(reduction.source, InsertAfter(reduction.after, code)))))
 
 
 def _found(reduction: Reduction, fix: Fix) -> Finding:

@@ -29,7 +29,7 @@ LAYERS = """
     accumulation
     losses
     lifting | metrics | waiting | answers | augmentation
-    escapes | models | launchers | borrowed | frameworks
+    origins | models | launchers | borrowed | frameworks
     regions
     temporary
     interpreter
@@ -77,16 +77,6 @@ INTERPRETER = """
     events | plan | questions | words
 """
 """The layers inside the interpreter. A class calls what is in its bases; `Machine` declares what is called upwards."""
-
-ESCAPES = """
-    finding
-    keeping
-    together
-    placing
-    resolving
-    bringing | exposure | rows
-    origins
-"""
 
 COLLATION = """
     batches
@@ -217,7 +207,8 @@ ANALYZE = """
     assembling | refusals
     picked
     beginning | going_apart | handmade | loaders | losses | modules
-    batch_sizes | checkpoints | devices | launched | numbering | reductions | sets | squeezed
+    batch_sizes | checkpoints | devices | numbering | reductions | sets | squeezed
+    launched
     device_numbers | group
     own_rank
 """
@@ -286,7 +277,6 @@ def test_imports_go_down(path: Path) -> None:
     [
         ("analyze", ANALYZE),
         ("collation", COLLATION),
-        ("escapes", ESCAPES),
         ("fsdp", FSDP),
         ("interpreter", INTERPRETER),
         ("losses", LOSSES),

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from autodist import catalog, escapes, optimizers, randomness
+from autodist import catalog, optimizers, randomness
 from autodist.analyze.assembling import assembled
 from autodist.analyze.batch_sizes import batch_size_sites, is_ahead, reckoned_by, shard_sites
 from autodist.analyze.handmade import (
@@ -23,7 +23,7 @@ from autodist.analyze.launched import is_distributed, seeds_by_rank
 from autodist.analyze.losses import whole_losses, without_sums
 from autodist.analyze.modules import uncovered
 from autodist.analyze.picked import steps_on_parts
-from autodist.analyze.reductions import made_global_after, rank_zero_statements, reduced, summed_up_before
+from autodist.analyze.reductions import rank_zero_statements, reduced
 from autodist.analyze.refusals import in_batch_negatives, refusals_of, unfinished, unshared_output
 from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Strategy
@@ -32,6 +32,7 @@ from autodist.interpreter import Event, Interpreter, Plan, Runs, Unfinished
 from autodist.losses import batchwise, by_turn, pairing, scaling, untaken, weighing, wholes
 from autodist.losses.terms import terms
 from autodist.models import leaves, moved_too_late, placed_when_wrapped, trained_models, wrap_plan
+from autodist.origins import roots
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, TrainingScript
@@ -150,7 +151,7 @@ def _unfollowed(event: Event) -> Concern:
 
 def _computed_from(event: Event, run: Interpreter) -> set[ast.AST]:
     """What a loss is made of, and what mixed the rows that it is computed from."""
-    made = escapes.roots(event.node, run, set()) if isinstance(event.node, ast.expr) else set()
+    made = roots(event.node, run, set()) if isinstance(event.node, ast.expr) else set()
     return {*ast.walk(event.node), *made, *(each.node for each in mixing.mixings(event.value))}
 
 
@@ -243,10 +244,8 @@ def _modelled(
     single = frozenset(site.node for site, _ in (*held, *reckoned) if isinstance(site.node, ast.expr))
     plan = replace(plan, reduced=single | _nodes(counted))
 
-    before = [] if is_distributed(second) else summed_up_before(again, plan, second)
-    plan = replace(plan, settled=made_global_after(before))
     plan, third, even, joined = whole_losses(again, plan, even, is_distributed(second))
-    run, reductions, leftover = reduced(again, plan, third, before)
+    run, reductions, leftover = reduced(again, plan, third)
     made_global = {place.node for place in reductions}
     even = [each for each in even if not (isinstance(each.node, ast.BinOp) and each.node.right in made_global)]
     script = assembled(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held)

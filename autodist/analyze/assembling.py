@@ -9,7 +9,6 @@ from dataclasses import replace
 from autodist import (
     answers,
     averaging,
-    escapes,
     hooks,
     lifting,
     metrics,
@@ -64,7 +63,7 @@ from autodist.analyze.modules import (
     unwrapped_uses,
 )
 from autodist.analyze.picked import cut_into_pieces
-from autodist.analyze.reductions import filled_up, reduction_at
+from autodist.analyze.reductions import filled_up, leftover, reduction_at
 from autodist.analyze.sets import unordered
 from autodist.analyze.squeezed import columns, in_small_batches
 from autodist.common_draws import common_draws, undecided
@@ -77,7 +76,7 @@ from autodist.models.sparse import sparse_over_nccl
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Reduction, Shards, Site, TrainingScript, Unseeded
-from autodist.source import shortened
+from autodist.solve.search import Cut
 from autodist.values import NOTHING, External, Function, Path_
 
 
@@ -89,8 +88,8 @@ def assembled(
     trained: set[tuple[int, Path_]],
     draws: frozenset[object],
     batch_sizes: list[Site],
-    placed: list[escapes.Placed],
-    leftover: list[escapes.Placed],
+    placed: list[Cut],
+    left: list[Cut],
     held: list[tuple[Site, ast.stmt]],
 ) -> TrainingScript:
     """The script as the rules see it, from the analyses with (`run`) and without (`first`) what was decided."""
@@ -115,22 +114,23 @@ def assembled(
         hoists, stuck = shards.hoists(run, models, sharded, alone_there)
         sharded = replace(sharded, hoists=(*held, *hoists))
         concerns += stuck
-    guarded = {site.node for site in alone_there}
+    guarded = {site.node for site in (*alone_there, *alone)}
     answering, unanswered = _answering(run, outside, guards, opens, needed)
     concerns += unanswered
+    by_one = {event.node for event in run.events if event.on_one_rank}
     reported = [
         (
-            p.event.on_one_rank,
+            p.demand.operation.node in by_one,
             reduction_at(p, hoisted(p, guarded) or answers.before(p.node, p.source, answering), first),
         )
-        for p in (placed if not is_distributed(run) else ())
+        for p in placed
     ]
     reductions = [each for alone, each in reported if not alone and not stays_below(each)]
     sharded = _without_reduced(sharded, reductions)
     concerns += filled_up(reductions)
     early = [*while_imported(run, loaders, [*guards, *answering.values(), *opens, *prepared], models).values()]
     concerns += import_time_concerns(early, run, models)
-    concerns += _leftover_concerns(leftover, run)
+    concerns += leftover(left, run)
     concerns += unshardable.concerns(run, models) if run.plan.bare else ()
     concerns += gathered_without_group(run, sharded)
     concerns += sparse_over_nccl(models) if not run.plan.bare and names_device(project) else ()
@@ -420,78 +420,6 @@ def _answering(
         else:
             found[site.node] = site
     return found, left
-
-
-def _leftover_concerns(leftover: list[escapes.Placed], run: Interpreter) -> Iterator[Concern]:
-    for place in leftover:
-        if place.event.kind == "discarded":
-            continue
-        code = place.source.code(place.node)
-        if place.event.kind == "state":
-            kept = ast.unparse(place.event.detail.const[0])
-            message = (
-                f"{kept} keeps {shortened(code)} for later steps, computed from this rank's samples alone: ranks go on "
-                "with other states than one process; gather it over the ranks before it is kept"
-            )
-        elif place.event.kind == "test":
-            if not _decides(place) and not _decides_loss(place, run) and not _decides_count(place):
-                continue
-            message = (
-                f"decides on {shortened(code)}, which differs between ranks: they would part ways here; "
-                "decide on a value that is reduced over the ranks"
-            )
-        elif place.event.kind == "answer":
-            message = (
-                f"the optimizer decides by {shortened(code)}, which differs between ranks and cannot be reduced over "
-                "them: let the closure return a mean or a sum over the samples of the batch"
-            )
-            yield Concern("AD904", place.source, place.node, message, Severity.REFUSAL)
-            continue
-        elif place.event.kind == "picks_data":
-            message = (
-                f"{shortened(code)} says which samples to train on, and is computed from this rank's samples alone: "
-                "ranks would train on others; gather it over the ranks"
-            )
-        elif place.event.kind == "statistic":
-            message = (
-                f"the loss is computed from {shortened(code)}, and that from this rank's samples alone: gather it over "
-                "the ranks, or compute it from all samples before they are shared out"
-            )
-        else:
-            message = (
-                f"reports {shortened(code)}, computed from this rank's samples alone: gather it over the "
-                "ranks, or compute it on rank 0 from all samples"
-            )
-        yield Concern("AD601", place.source, place.node, message, Severity.WARNING)
-
-
-def _decides(place: escapes.Placed) -> bool:
-    """Whether a branch on the value changes what the ranks do together: whether they step, leave or write."""
-    branch = place.source.statement(place.node)
-    inner = [n for n in ast.walk(branch) if isinstance(n, (ast.Break, ast.Continue, ast.Return, ast.Raise))]
-    calls = {n.func.attr for n in ast.walk(branch) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}
-    return bool(inner) or bool(calls & {"backward", "step", "save"})
-
-
-def _decides_loss(place: escapes.Placed, run: Interpreter) -> bool:
-    """Whether a step goes on with another loss where the value is another one: `loss = a if cos > 0 else a + b`."""
-    branch = next(
-        (each for each in place.source.ancestors(place.node) if isinstance(each, (ast.If, ast.IfExp, ast.stmt))), None
-    )
-    if not place.event.grad or not isinstance(branch, (ast.If, ast.IfExp)):
-        return False
-    blocks = [*branch.body, *branch.orelse] if isinstance(branch, ast.If) else [branch.body, branch.orelse]
-    learnt = escapes.learnt_from(run)
-    return any(inner in learnt for each in blocks for inner in ast.walk(each))
-
-
-def _decides_count(place: escapes.Placed) -> bool:
-    """Whether something is counted where the value is so, and not for one sample after the other: `if differs(out, y):
-    failed += 1`."""
-    branch = place.source.parents.get(place.event.node)
-    if not isinstance(branch, (ast.If, ast.While)) or any(loop.by_row for loop in place.event.loops):
-        return False
-    return any(isinstance(each, ast.AugAssign) for part in branch.body for each in ast.walk(part))
 
 
 def _accepts_disable(site: Site, run: Interpreter) -> bool:

@@ -6,8 +6,8 @@ import ast
 import itertools
 from collections.abc import Iterator, Mapping
 
-from autodist import escapes
 from autodist.interpreter import Event, Interpreter, Plan
+from autodist.origins import fed_to_losses
 from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import Source, argument, first_index, last_name
@@ -50,7 +50,7 @@ def training_switch(made: list[tuple[Object, Mapping[str, object]]], trained: se
     others = [dict(names) for thing, names in made if thing.key not in trained]
     shuffles = {argument(thing.node, "shuffle", 2) for thing, _ in made}
     named = {each.id for each in shuffles if isinstance(each, ast.Name)}
-    return escapes.distinguishing(training, others, named.pop() if len(named) == 1 else None)
+    return distinguishing(training, others, named.pop() if len(named) == 1 else None)
 
 
 def batch_size_sites(run: Interpreter, plan: Plan) -> list[Site]:
@@ -414,7 +414,7 @@ def is_ahead(site: Site, run: Interpreter) -> bool:
 
 def _reaches_losses(call: ast.Call, source: Source, run: Interpreter) -> bool:
     """Whether losses are computed from what a call gives, by the names that it goes through, and of all of it."""
-    fed, reached = escapes.fed_to_losses(run), False
+    fed, reached = fed_to_losses(run), False
     pending: list[tuple[Source, ast.stmt]] = [(source, source.statement(call))]
     seen: set[ast.stmt] = set()
     while pending and len(seen) < STATEMENTS:
@@ -605,3 +605,23 @@ def _goes_through_rows(use: ast.expr, source: Source, run: Interpreter) -> bool:
     indexed = (each for each in ast.walk(source.home(statement)) if isinstance(each, ast.Subscript))
     through = [each for each in indexed if isinstance(each.slice, ast.Tuple) and counts(each.slice.elts[0])]
     return bool(through) and all(map(goes_through, through))
+
+
+def distinguishing(
+    these: list[dict[str, object]], others: list[dict[str, object]], best: str | None = None
+) -> str | None:
+    """An expression over constants in reach that holds in ``these`` contexts and in none of the ``others``; of the
+    variable that is known to say ``best`` what they are for, if it tells them apart."""
+    if not these or not others:
+        return None
+    for name in sorted(these[0], key=lambda name: (name != best, name)):
+        values = {repr(names.get(name)) for names in these}
+        rest = {repr(names.get(name)) for names in others}
+        if len(values) == 1 and not values & rest and all(name in names for names in (*these, *others)):
+            const = these[0][name]
+            if const is True or const is False:
+                return name if const else f"not {name}"
+            if isinstance(const, str):
+                return f'{name} == "{const}"' if '"' not in const else f"{name} == {const!r}"
+            return f"{name} == {const!r}"
+    return None

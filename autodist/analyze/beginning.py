@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from autodist import escapes, regions, while_importing
+from autodist import regions, while_importing
 from autodist.analyze.launched import is_distributed
 from autodist.fsdp import shards
 from autodist.imports import below_imports, is_preface
 from autodist.interpreter import Event, Interpreter
+from autodist.placement import Shard
 from autodist.rule import Severity
 from autodist.script import Concern, Loader, Model, Reduction, Setup, Shards, Site, TrainingScript
+from autodist.solve.search import Cut
 from autodist.source import Source, first_index
-from autodist.spread import ROWS
 from autodist.values import Object
 
 NEEDS_GROUP = frozenset(
@@ -35,18 +36,18 @@ def order_of(run: Interpreter, site: Site) -> tuple[int, int, int]:
     return run.project.sources.index(site.source), getattr(site.node, "lineno", 0), getattr(site.node, "col_offset", 0)
 
 
-def hoisted(place: escapes.Placed, guarded: set[ast.AST]) -> ast.stmt | None:
+def hoisted(cut: Cut, guarded: set[ast.AST]) -> ast.stmt | None:
     """The statement that a reduction must come before: a guarded one, or a loop that shows one row after the other."""
-    around = (place.node, *place.source.ancestors(place.node))
+    around = (cut.node, *cut.source.ancestors(cut.node))
     found = next((node for node in reversed(around) if node in guarded and isinstance(node, ast.stmt)), None)
-    return found if found is not None else _shown_in(place)
+    return found if found is not None else _shown_in(cut)
 
 
-def _shown_in(place: escapes.Placed) -> ast.For | None:
+def _shown_in(cut: Cut) -> ast.For | None:
     """The outermost loop whose numbers are those of the rows: `for i in range(6): axes[i].imshow(images[i])`."""
-    name, source = place.node, place.source
+    name, source = cut.node, cut.source
     above = source.parents.get(name)
-    if place.spread is not ROWS or place.after is not None or place.switch is not None:
+    if not isinstance(cut.placement, Shard) or cut.switch:
         return None
     if not isinstance(name, ast.Name) or not isinstance(above, ast.Subscript) or above.value is not name:
         return None

@@ -10,8 +10,8 @@ from dataclasses import replace
 from autodist import augmentation, randomness
 from autodist.analyze.batch_sizes import shapes_tensors, told_sizes
 from autodist.analyze.launched import is_distributed
-from autodist.escapes import upstream
 from autodist.interpreter import Event, Interpreter, Plan
+from autodist.origins import upstream
 from autodist.rule import Severity
 from autodist.script import Concern, Loader, Site
 from autodist.source import Source, all_of, argument, counted_of, last_name, shortened, walk

@@ -8,13 +8,14 @@ from dataclasses import replace
 from functools import cache
 from typing import TypeGuard
 
-from autodist import collation, escapes
+from autodist import collation
 from autodist.analyze.reductions import rank_zero_statements
 from autodist.borrowed import departed
 from autodist.collation import Rows
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.losses import batchwise, pairing, row_numbers, scaling, weighing
 from autodist.losses.own_gradients import OwnGradient, is_of, own_gradients
+from autodist.origins import learnt_from, upstream
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site, TrainingScript, Weighed
 from autodist.source import Source, argument, last_name, shortened
@@ -28,6 +29,11 @@ UNEVEN = {
     Rows.PADDED: "the loss is a mean over what {} pads to the longest sample, whose length differs by rank",
     Rows.FEWER: "the loss is a mean over the samples that {} leaves, of which ranks have different numbers",
 }
+ENDS = frozenset(
+    "backward format print log tracker schedule test save write file_method step discarded store set_item meets "
+    "handed_over statistic scales_gradient answer own_step loose_step picks_data reported trial_result".split()
+)
+"""Kinds of events by which a value has an effect."""
 
 
 def whole_losses(
@@ -162,7 +168,7 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
             "rank has: results differ from those of one process"
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
-    learnt = escapes.learnt_from(run)
+    learnt = learnt_from(run)
     for node in [each for each in run.values if each in learnt and _rounds_share(each, run)][:1]:
         message = (
             f"{shortened(ast.unparse(node))} is rounded for each rank's share of a batch: together they come to "
@@ -326,7 +332,7 @@ def normalised_twice(run: Interpreter) -> Iterator[Concern]:
     joined = {node for node in run.sources if _joins(node) and run.values.get(node, NOTHING).spread.is_local}
     for event in run.of("normalises_rows") if joined else ():
         given = event.node.args[0] if isinstance(event.node, ast.Call) else None
-        found = joined & escapes.upstream(given, run) if given is not None else set()
+        found = joined & upstream(given, run) if given is not None else set()
         for made in sorted(found, key=lambda each: (each.lineno, each.col_offset))[:1]:
             message = (
                 f"batch statistics are those of what {shortened(ast.unparse(made))} leaves of a rank's samples: what "
@@ -382,7 +388,7 @@ def amplified(run: Interpreter) -> tuple[tuple[Site, ...], tuple[tuple[Site, str
     """Where gradients of samples are taken of means over a rank's, or of sums multiplied for the average, and a loss or
     report counts how large they are; and the statements behind which they are divided, where an optimizer steps by
     them or something changes them in place."""
-    ends = (each for each in run.events if each.kind in {"backward", *escapes.SINKS})
+    ends = (each for each in run.events if each.kind in ENDS)
     found = [origin for event in ends for origin in event.value.origins if isinstance(origin, Amplified)]
     places = {each.node: each.source for each in found}
     whole = _taken_of_whole_data(run)

@@ -1,178 +1,92 @@
-"""Numbers that a script reads off the device: what makes each that of all ranks."""
+"""What is made global so that all ranks show, keep and decide by the same, as `autodist.solve` finds it."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from autodist import escapes, naming, regions
-from autodist.interpreter import Interpreter, Plan, once_a_run
+from autodist import naming, regions
+from autodist.analyze.launched import is_distributed
+from autodist.interpreter import Interpreter, Plan, Runs, once_a_run
+from autodist.origins import learnt_from
+from autodist.placement import Partial, Placement, Replicate, Shard
+from autodist.placement.call import ROWS
+from autodist.placement.plan import Plan as Lying
+from autodist.program import Program
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site
-from autodist.spread import ROWS, Spread
+from autodist.solve.alone import Alone
+from autodist.solve.cuts import made_global, solved
+from autodist.solve.demands import Demand
+from autodist.solve.facts import is_number_of_samples, is_sum, is_weighted
+from autodist.solve.search import Cut
+from autodist.solve.sources import Sources, sources
+from autodist.source import shortened
+from autodist.spread import Spread
 from autodist.tensors import operations
-from autodist.values import NOTHING, Items
-
-ROUNDS = 6
+from autodist.values import NOTHING
 
 
-def summed_up_before(again: Callable[[Plan], Interpreter], plan: Plan, run: Interpreter) -> list[escapes.Placed]:
-    """The sums to be taken over all ranks before training, because losses are computed from them."""
-    found: dict[ast.expr, escapes.Placed] = {}
-    for _ in range(ROUNDS):
-        fresh = {place.node: place for place in escapes.summed_up_before(run) if place.node not in found}
-        if not fresh:
-            break
-        found |= fresh
-        run = again(replace(plan, settled=made_global_after(found.values())))
-    return list(found.values())
+def reduced(again: Runs, plan: Plan, run: Interpreter) -> tuple[Interpreter, list[Cut], list[Cut]]:
+    """The run with what is made global, what that is, and what nothing makes so. What another plan has made global
+    already, or divides, is left as it is."""
+    if is_distributed(run):
+        return run, [], []
+    program, given = again.program, _given(again.program, run)
+    nodes = [each for each in (*plan.reduced, *plan.gathered, *plan.joined) if isinstance(each, ast.expr)]
+    alone = Alone(frozenset(site.node for site in rank_zero_statements(run)))
+    chosen = solved(program, _lying(program, given, plan, nodes), run.catalog, alone)
+    chosen = [each for each in chosen if each.node not in nodes and not _is_divided(each, plan)]
+    met = [each for each in chosen if each.is_met]
+    left = [each for each in chosen if not each.is_met]
+    return again(replace(plan, reduced=plan.reduced | {each.node for each in met})), met, left
 
 
-def made_global_after(reductions: Iterable[escapes.Placed]) -> dict[ast.stmt, tuple[ast.expr, ...]]:
-    """The accumulators that are made global after each loop."""
-    settled: dict[ast.stmt, tuple[ast.expr, ...]] = {}
-    for place in reductions:
-        if place.after is not None:
-            settled[place.after] = (*settled.get(place.after, ()), place.node)
-    return settled
+def _given(program: Program, run: Interpreter) -> Sources:
+    """What each rank has its share of: the loaders that a run shares out among them."""
+    given = sources(program, run.catalog)
+    shared: dict[ast.AST, set[bool]] = {}
+    for value in run.values.values():
+        for loader in value.objects("loader"):
+            shared.setdefault(loader.node, set()).add(run.shares_out(loader))
+    made = (each for each in program.operations if each.name.endswith(".__init__"))
+    loaders = {each.owner for each in made if shared.get(each.node) == {True}}
+    return replace(given, training=given.training | loaders) if given.training else given
 
 
-def reduced(
-    again: Callable[[Plan], Interpreter], plan: Plan, run: Interpreter, before: list[escapes.Placed]
-) -> tuple[Interpreter, list[escapes.Placed], list[escapes.Placed]]:
-    """Make escaping values global until none is left that can be, or fewer are where rows are gathered first."""
-    found = _reduce_all(again, plan, run, [], before)
-    rows = escapes.given_instead(found[2], run)
-    if rows:
-        other = _reduce_all(again, plan, run, rows, before)
-        if len(other[2]) < len(found[2]):
-            return other
-    return found
+def _lying(program: Program, given: Sources, plan: Plan, nodes: Sequence[ast.expr]) -> Lying:
+    """What placements are propagated from, where some expressions are global already, and losses are weighed."""
+    weighed = {op: Partial("mean", ROWS) for node in plan.weighed for op in program.at(node).operations}
+    lying = replace(given.plan, placed={**given.plan.placed, **weighed})
+    source, region = program.operations[0].source, program.operations[0].region
+    demand = Demand("state", program.operations[0])
+    return made_global([Cut(source, each, Shard(0), demand, region) for each in nodes], program, lying)
 
 
-def _reduce_all(
-    again: Callable[[Plan], Interpreter],
-    plan: Plan,
-    run: Interpreter,
-    rows: list[escapes.Placed],
-    before: list[escapes.Placed],
-) -> tuple[Interpreter, list[escapes.Placed], list[escapes.Placed]]:
-    """The analysis with what is made global, beginning with ``rows``, what that is, and what is left. ``before`` is
-    global already."""
-    reductions = {place.node: place for place in before}
-    leftover: list[escapes.Placed] = []
-    given = plan.reduced
-    for _ in range(ROUNDS):
-        placed = rows or escapes.placed(escapes.escapes(run, rank_zero_statements(run)), run)
-        rows = []
-        leftover = [place for place in placed if not _is_reducible(place) or _shapes_rows(place, run)]
-        placed = [*(escapes.summed_up_before(run, leftover) if leftover else ()), *placed]
-        fresh = {p.node: p for p in placed if _is_reducible(p) and not _shapes_rows(p, run)}
-        fresh = {node: place for node, place in fresh.items() if node not in reductions}
-        fresh = _first(fresh, run)
-        if not fresh:
-            break
-        reductions.update(fresh)
-        nodes = frozenset(p.node for p in reductions.values() if p.after is None)
-        plan = replace(plan, reduced=given | nodes, settled=made_global_after(reductions.values()))
-        run = again(plan)
-    needless = _made_global_by_rows(again, replace(plan, reduced=given, settled={}), reductions)
-    if needless:
-        reductions = {node: place for node, place in reductions.items() if node not in needless}
-        plan = replace(plan, reduced=plan.reduced - needless)
-        run = again(plan)
-    return run, list(_restated(again, plan, reductions).values()), leftover
-
-
-def _restated(
-    again: Callable[[Plan], Interpreter], plan: Plan, reductions: dict[ast.expr, escapes.Placed]
-) -> dict[ast.expr, escapes.Placed]:
-    """The reductions, where what others make global makes a sum of what was a mean: `loss.item()`, once the number that
-    the loss is divided by is that of all ranks."""
-    changing = any(each.spread is ROWS or each.event.kind == "statistic" for each in reductions.values())
-    reports = {
-        node
-        for node, place in reductions.items()
-        if place.spread in (Spread.MEAN, Spread.SUM) and place.event.kind in REPORTS and place.after is None
-    }
-    if not changing or not reports:
-        return reductions
-    values = again(replace(plan, reduced=plan.reduced - reports)).values
-    spreads = {node: values.get(node, NOTHING).spread for node in reports}
-    return {
-        node: replace(place, spread=spreads[node]) if spreads.get(node) in (Spread.MEAN, Spread.SUM) else place
-        for node, place in reductions.items()
-    }
-
-
-REPORTS = frozenset("format print log tracker discarded".split())
-
-
-def _made_global_by_rows(
-    again: Callable[[Plan], Interpreter], plan: Plan, reductions: dict[ast.expr, escapes.Placed]
-) -> frozenset[ast.expr]:
-    """The numbers that are those of all ranks once rows are gathered, and would be counted several times: `counts`,
-    which are counted up for each of `update(gather_rows(t), ...)`, where they are tested."""
-    rows = frozenset(node for node, place in reductions.items() if place.spread is ROWS)
-    others = [
-        n for n, place in reductions.items() if place.spread in (Spread.SUM, Spread.COUNT) and place.after is None
-    ]
-    if not rows or not others:
-        return frozenset()
-    run = again(replace(plan, reduced=plan.reduced | rows))
-    values = {node: run.values.get(node, NOTHING) for node in others}
-    return frozenset(n for n, each in values.items() if not each.spread.is_local and not run.holds_local(each))
-
-
-def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.expr, escapes.Placed]:
-    """Those that lie upstream of the others: what they make global may leave nothing to do for the rest."""
-    upstream = {
-        node: place
-        for node, place in fresh.items()
-        if place.after is not None
-        or place.event.kind == "answer"  # of a closure, which others may call as well
-        or _is_added_to_attribute(place)  # which whatever reports it reads
-        or not any(each is node for each in ast.walk(place.event.node))
-    }
-    chosen = upstream or fresh
-    made = {node: escapes.roots(node, run, set()) for node in chosen}
-    rows = {node for node, place in chosen.items() if place.spread is ROWS}
-    stored = {node for node, place in chosen.items() if place.event.kind in ("store", "set_item")}
-    followed = rows | stored
-    through_lists = {node: escapes.upstream(node, run) if followed else set() for node in chosen}
-    counted = {node: escapes.upstream(node, run, counted=True) for node in chosen} if len(chosen) > 1 else {}
-    kept = {
-        origin: node
-        for node, place in chosen.items()
-        if place.event.kind in ("store", "set_item")
-        for _, origin in run.values.get(node, NOTHING).made
-    }
-    """What is put into a container is read from there by others."""
-    settled = {(place.source, ast.unparse(node)) for node, place in chosen.items() if place.after is not None}
-
-    def waits(node: ast.expr) -> bool:
-        others, place = chosen.keys() - {node}, chosen[node]
-        read = (each for each in ast.walk(node) if isinstance(each, (ast.Name, ast.Attribute)))
-        return (
-            bool(made[node] & others)
-            or bool(through_lists[node] & followed - {node})  # a loss of rows that lists keep
-            or bool(counted.get(node, set()) & others)  # `metric[1]`, after `metric.add(loss, correct)`
-            or place.after is None
-            and any((place.source, ast.unparse(each)) in settled for each in read)  # `cm.sum(1)`, `cm` being reduced
-            or any(each in others for each in ast.walk(node))
-            or any(kept.get(each, node) is not node for each in made[node])
-        )
-
-    return {node: place for node, place in chosen.items() if not waits(node)} or chosen
-
-
-def _is_added_to_attribute(place: escapes.Placed) -> bool:
-    """Whether an object keeps it from step to step: `self.total += x.sum(0)`."""
-    if place.event.kind != "state":
+def _is_divided(cut: Cut, plan: Plan) -> bool:
+    """Whether numbers of samples are compared to a batch size that becomes each rank's: `len(x) < batch_size`."""
+    if cut.demand.kind != "test" or spread_of(cut.placement) is not Spread.COUNT:
         return False
-    statement = place.event.source.statement(place.event.node)
-    return isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Attribute)
+    return any(each in plan.divided for each in ast.walk(cut.demand.operation.node))
+
+
+def spread_of(placement: Placement) -> Spread:
+    """What ranks' values have to do with the global one, in the words of the rules."""
+    match placement:
+        case Shard():
+            return Spread.ROWS
+        case Partial(reduce="mean"):
+            return Spread.FEWER if is_weighted(placement) else Spread.MEAN
+        case Partial(reduce="max"):
+            return Spread.MOST
+        case Partial(reduce="min"):
+            return Spread.LEAST
+        case Replicate():
+            return Spread.COUNT
+    if is_sum(placement):
+        return Spread.COUNT if is_number_of_samples(placement) else Spread.SUM
+    return Spread.LOCAL
 
 
 @once_a_run
@@ -181,20 +95,6 @@ def rank_zero_statements(run: Interpreter) -> list[Site]:
     prepared, alone = regions.preparations(run)
     writes = regions.writes(run, frozenset(site.node for site in (*prepared, *alone)), naming.folders_apart(run))[0]
     return [*alone, *writes]
-
-
-def _is_reducible(place: escapes.Placed) -> bool:
-    return place.spread.is_reducible or place.spread is ROWS
-
-
-def _shapes_rows(place: escapes.Placed, run: Interpreter) -> bool:
-    """Whether a number of samples says how many rows a function makes for the step: `sampler.sample(len(x))`."""
-    call = place.source.parents.get(place.node)
-    if place.spread is not Spread.COUNT or not isinstance(call, ast.Call) or place.node not in call.args:
-        return False
-    made = run.values.get(call, NOTHING)
-    parts = [part for each in made.things if isinstance(each, Items) for part in each.parts]
-    return any(each.spread is ROWS for each in (made, *parts))
 
 
 def filled_up(reductions: Iterable[Reduction]) -> Iterator[Concern]:
@@ -207,11 +107,65 @@ def filled_up(reductions: Iterable[Reduction]) -> Iterator[Concern]:
         yield Concern("AD601", each.source, each.node, message, Severity.WARNING)
 
 
-def reduction_at(place: escapes.Placed, hoist: ast.stmt | None, before: Interpreter) -> Reduction:
-    """What a rule is told of a number that is made global; ``before`` that knows what each rank has."""
-    over = (
-        operations.averaged(place.node) if place.spread is Spread.FEWER and isinstance(place.node, ast.expr) else None
-    )
-    value = before.values.get(place.node, NOTHING) if isinstance(place.node, ast.expr) else NOTHING
-    padded = place.spread is Spread.ROWS and value.axes != 1 and before.has_padding(value)
-    return Reduction(place.source, place.node, place.spread, hoist, place.after, place.switch, over, padded)
+def reduction_at(cut: Cut, hoist: ast.stmt | None, before: Interpreter) -> Reduction:
+    """What a rule is told of what is made global; ``before`` that knows what each rank has."""
+    spread = spread_of(cut.placement)
+    over = operations.averaged(cut.node) if spread is Spread.FEWER else None
+    value = before.values.get(cut.node, NOTHING)
+    padded = spread is Spread.ROWS and value.axes != 1 and before.has_padding(value)
+    return Reduction(cut.source, cut.node, spread, hoist, cut.switch or None, over, padded)
+
+
+def leftover(left: Iterable[Cut], run: Interpreter) -> Iterator[Concern]:
+    """What is wrong where nothing makes a value global of which each rank has its own."""
+    for cut in left:
+        code = shortened(cut.source.code(cut.node))
+        severity, number = Severity.WARNING, "AD601"
+        if cut.demand.kind == "handed":
+            continue
+        if cut.demand.operation.name == "closure":
+            severity, number = Severity.REFUSAL, "AD904"
+            message = (
+                f"the optimizer decides by {code}, which differs between ranks and cannot be reduced over "
+                "them: let the closure return a mean or a sum over the samples of the batch"
+            )
+        elif cut.demand.kind == "test":
+            if not _decides(cut, run):
+                continue
+            message = (
+                f"decides on {code}, which differs between ranks: they would part ways here; "
+                "decide on a value that is reduced over the ranks"
+            )
+        elif cut.demand.kind in ("state", "loss"):
+            message = (
+                f"the loss is computed from {code}, and that from this rank's samples alone: gather it over "
+                "the ranks, or compute it from all samples before they are shared out"
+            )
+        else:
+            message = (
+                f"reports {code}, computed from this rank's samples alone: gather it over the "
+                "ranks, or compute it on rank 0 from all samples"
+            )
+        yield Concern(number, cut.source, cut.node, message, severity)
+
+
+def _decides(cut: Cut, run: Interpreter) -> bool:
+    """Whether a branch on a value changes what the ranks do together: whether they step, leave, write or count, or with
+    which loss a step goes on: `loss = a if cos > 0 else a + b`."""
+    tested = cut.demand.operation
+    branch = cut.source.statement(cut.node)
+    calls = {n.func.attr for n in ast.walk(branch) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}
+    leaves = any(isinstance(n, (ast.Break, ast.Continue, ast.Return, ast.Raise)) for n in ast.walk(branch))
+    if leaves or calls & {"backward", "step", "save"}:
+        return True
+    around = (each for each in cut.source.ancestors(cut.node) if isinstance(each, (ast.If, ast.IfExp, ast.stmt)))
+    chosen = next(around, None)
+    if isinstance(chosen, (ast.If, ast.IfExp)) and not tested.region.without_gradients:
+        blocks = [*chosen.body, *chosen.orelse] if isinstance(chosen, ast.If) else [chosen.body, chosen.orelse]
+        learnt = learnt_from(run)
+        if any(inner in learnt for each in blocks for inner in ast.walk(each)):
+            return True
+    above = cut.source.parents.get(tested.node)
+    if not isinstance(above, (ast.If, ast.While)):
+        return False
+    return any(isinstance(each, ast.AugAssign) for part in above.body for each in ast.walk(part))

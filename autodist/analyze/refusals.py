@@ -11,11 +11,11 @@ from autodist.analyze.handmade import batch_draws, beside_loaders, filled_batch,
 from autodist.analyze.launched import is_distributed
 from autodist.analyze.picked import steps_on_parts
 from autodist.config import Strategy
-from autodist.escapes import roots
 from autodist.frameworks import owned
 from autodist.interpreter import LBFGS, Event, Interpreter
 from autodist.losses import unbatched, wholes
 from autodist.models import UNSEEN, parts
+from autodist.origins import roots
 from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import Source, all_of, last_name, shortened

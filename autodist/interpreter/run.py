@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from autodist.catalog import Catalog
@@ -15,7 +15,9 @@ from autodist.interpreter.expressions import Expressions
 from autodist.interpreter.machine import Interrupted, Spent
 from autodist.interpreter.plan import Plan
 from autodist.interpreter.statements import Statements
+from autodist.program import Program
 from autodist.project import Project
+from autodist.trace import trace
 from autodist.values import Function
 
 KEPT_STEPS = 50_000
@@ -93,6 +95,11 @@ class Runs:
     def __init__(self, project: Project, catalog: Catalog) -> None:
         self._project, self._catalog = project, catalog
         self._kept: list[Interpreter] = []
+
+    @cached_property
+    def program(self) -> Program:
+        """What the project does, read once for all of them."""
+        return trace(self._project, self._catalog)
 
     def __call__(self, plan: Plan) -> Interpreter:
         """The run with this plan. Raises Unfinished where it did not come to its end."""

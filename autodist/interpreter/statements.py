@@ -56,8 +56,6 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             if held is not None and isinstance(getattr(target, "ctx", None), ast.Load):
                 self.values[target] = held  # in `model.double()`, which comes before
             self.event("wrapped", target, scope, planned)
-        for accumulator in self.plan.settled.get(node, ()):
-            self.assign(accumulator, NOTHING, scope, None)
         return left
 
     @cached_property

@@ -11,9 +11,9 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from autodist.escapes import learnt_from, roots
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.losses.weighing import left_over, parts_ranks
+from autodist.origins import learnt_from, roots
 from autodist.script import Reduction, Site
 from autodist.source import Source, counted_of, last_name, operands
 from autodist.spread import COLUMNS, COUNT, MEAN, ROWS, SAME, SUM, Spread

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist import escapes
 from autodist.interpreter import Interpreter
+from autodist.origins import learnt_from
 from autodist.script import Site
 from autodist.source import last_name
 from autodist.spread import COUNT, ROWS, SAME
@@ -21,7 +21,7 @@ EMPTY = frozenset("empty zeros tensor Tensor FloatTensor".split())
 def joined_in_full(run: Interpreter) -> Iterator[Site]:
     """The samples that are joined to a rank's share of a batch, for a loss, and of which each rank has all: made-up
     ones, or those of a memory. They would count for too much, as many times as there are ranks."""
-    learnt = escapes.learnt_from(run)
+    learnt = learnt_from(run)
     for node, source in run.sources.items():
         if not isinstance(node, ast.Call) or node not in learnt or not _joins_samples(node, run):
             continue

@@ -12,9 +12,9 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from autodist.escapes import roots, upstream
 from autodist.interpreter import SIZES, Event, Interpreter
 from autodist.losses.folding import is_folded, may_fold
+from autodist.origins import roots, upstream
 from autodist.script import Reduction
 from autodist.source import Source, first_index, last_name, operands
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM

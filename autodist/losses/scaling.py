@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.escapes import learnt_from, roots
 from autodist.interpreter import Event, Interpreter
+from autodist.origins import learnt_from, roots
 from autodist.script import Reduction
 from autodist.source import Source, counted_of, last_name
 from autodist.spread import COUNT, SAME

@@ -10,10 +10,10 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from autodist.escapes import learnt_from
 from autodist.interpreter import Interpreter, Plan
 from autodist.losses.batchwise import is_settled
 from autodist.losses.scaling import IN_TRAINING
+from autodist.origins import learnt_from
 from autodist.script import Reduction
 from autodist.spread import SUM
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from autodist.collation import Rows
-from autodist.escapes import learnt_from
 from autodist.interpreter import MOVES, Event, Interpreter
 from autodist.losses.rows_joined import free_name, number_of_rows
+from autodist.origins import learnt_from
 from autodist.regions import stands_in
 from autodist.script import Site, Weighed
 from autodist.source import Source, counted_of, last_name, walk

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator
 
-from autodist import augmentation, escapes, regions
+from autodist import augmentation, regions
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.models import Keys, keys, optimized_by, optimized_modules, parts, unused, unwrapped
+from autodist.origins import roots
 from autodist.randomness.drawing import (
     DRAWS,
     draw_events,
@@ -105,7 +106,7 @@ def _runs_by_chance(module: Object, run: Interpreter) -> bool:
 
 def _goes_by_chance(test: ast.expr, drawn: set[ast.AST], run: Interpreter) -> bool:
     """Whether a condition is computed from what was drawn, or from a rank's samples and not only their number."""
-    made = {*ast.walk(test), *escapes.roots(test, run, set())}
+    made = {*ast.walk(test), *roots(test, run, set())}
     values = (run.values.get(each, NOTHING) for each in made if isinstance(each, ast.expr))
     return not made.isdisjoint(drawn) or any(each.spread.is_local and each.spread is not COUNT for each in values)
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from autodist import augmentation
-from autodist.escapes.rows import sized_like
 from autodist.interpreter import Event, Interpreter
+from autodist.origins import sized_like
 from autodist.randomness.drawing import (
     DRAWS,
     drawn,

@@ -76,7 +76,7 @@ def solved(program: Program, plan: Plan, catalog: Catalog, alone: Alone) -> list
             break
         if not now:
             break
-        plan = _made_global(now, program, plan)
+        plan = made_global(now, program, plan)
     return [*chosen.values(), *left]
 
 
@@ -132,9 +132,9 @@ def _is_returned(cut: Cut) -> bool:
     return isinstance(cut.source.parents.get(cut.node), ast.Return)
 
 
-def _returned(made_global: Sequence[Cut], program: Program) -> Iterator[tuple[Operation, set[Operation]]]:
+def _returned(gathered: Sequence[Cut], program: Program) -> Iterator[tuple[Operation, set[Operation]]]:
     """Who is given what functions return that is made global there, and what that is."""
-    for each in filter(_is_returned, made_global):
+    for each in filter(_is_returned, gathered):
         home = each.source.function(each.node)
         for op in program.at(each.node).operations:
             for user in program.users[op]:
@@ -142,16 +142,16 @@ def _returned(made_global: Sequence[Cut], program: Program) -> Iterator[tuple[Op
                     yield user, {op}
 
 
-def _given(made_global: Sequence[Cut], program: Program) -> dict[Region, set[Operation]]:
+def _given(gathered: Sequence[Cut], program: Program) -> dict[Region, set[Operation]]:
     """The calls of the project's functions that are given some expressions, and what these are."""
-    nodes = {each.node for each in made_global}
+    nodes = {each.node for each in gathered}
     found = {each: [part for part in parts_of(each.node) if part in nodes] for each in program.calls}
     return {
         each: {op for part in parts for op in program.at(part).operations} for each, parts in found.items() if parts
     }
 
 
-def _made_global(gathered: Sequence[Cut], program: Program, plan: Plan) -> Plan:
+def made_global(gathered: Sequence[Cut], program: Program, plan: Plan) -> Plan:
     """A plan under which all ranks have some values: where they are computed, or where somebody reads them."""
     nodes = {node for each in gathered for node in (each.node, *each.read)}
     placed, taken = dict(plan.placed), {user: dict(held) for user, held in plan.taken.items()}

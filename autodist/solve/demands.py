@@ -37,10 +37,17 @@ def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:
         if alone.calls(operation):
             continue  # it communicates with nobody: what it is given is made global where it is called
         given = isinstance(operation.node, ast.Call) or operation.name == "setitem"  # `run["loss"] = loss`
-        guarded = given and alone.around(operation.node, operation.source) is not None
+        guarded = given and _is_last_alone(operation, program, alone)
         kind = kinds.get(operation) or ("handed" if guarded or _is_handed_over(operation, program, table) else "")
         if kind and not (kind in ("test", "handed") and inside_forward(operation, program)):
             yield Demand(kind, operation)
+
+
+def _is_last_alone(operation: Operation, program: Program, alone: Alone) -> bool:
+    """Whether rank 0 alone runs an operation, in a statement that does nothing more with what it gives."""
+    statement = alone.around(operation.node, operation.source)
+    users = program.users[operation] if statement is not None else ()
+    return statement is not None and all(alone.around(each.node, each.source) is not statement for each in users)
 
 
 def _called_alone(program: Program, alone: Alone) -> Iterator[Operation]:

@@ -106,8 +106,10 @@ class Containers(Names):
                     return each
         return None
 
-    def sequence(self, node: ast.AST, parts: Row[Value] | None, anywhere: Value = EMPTY, kind: str = "list") -> Value:
-        """The list or tuple that is made at ``node``."""
+    def sequence(
+        self, node: ast.AST, parts: Row[Value] | None, anywhere: Value = EMPTY, kind: str = "list", of: Row[Value] = ()
+    ) -> Value:
+        """The list or tuple that is made at ``node``, ``of`` what others hold."""
         made: Sequence = self.make(node, lambda n, g: Sequence(n, g, kind=kind), kind)
         new = list(parts) if parts is not None and len(parts) <= MOST_PARTS else None
         anywhere = anywhere if new is not None else anywhere | joined(parts or ())
@@ -116,14 +118,16 @@ class Containers(Names):
                 new = [a | b for a, b in zip(made.parts, new, strict=True)]  # of another round
             made.parts, made.anywhere = new, made.anywhere | anywhere
             made.version += 1
+        made.pick(joined(map(picked_by, of)))
         return thing(made)
 
     def of_Tuple(self, node: ast.Tuple | ast.List | ast.Set, frame: Frame) -> Value:
-        parts, starred, picked = [], EMPTY, EMPTY
+        parts, starred, lists = [], EMPTY, []
         for each in node.elts:
             if isinstance(each, ast.Starred):
                 value = self.eval(each.value, frame)
-                listed, picked = self.parts(value), picked | picked_by(value)
+                listed = self.parts(value)
+                lists.append(value)
                 parts += listed or []
                 starred |= EMPTY if listed is not None else self.element(value, each, frame)
             else:
@@ -132,10 +136,7 @@ class Containers(Names):
             return constant(tuple(each.constant for each in parts))
         places = parts if starred is EMPTY else None
         kind = "tuple" if isinstance(node, ast.Tuple) else "list" if isinstance(node, ast.List) else "set"
-        made = self.sequence(node, places, starred if places is not None else starred | joined(parts), kind)
-        for each in made.things:
-            each.picked |= picked
-        return made
+        return self.sequence(node, places, starred if places is not None else starred | joined(parts), kind, lists)
 
     of_List = of_Tuple
     of_Set = of_Tuple
@@ -193,8 +194,7 @@ class Containers(Names):
 
     def grow(self, made: Sequence, value: Value, method: str = "append") -> None:
         """Put something into a list: at its end while no branch or loop makes it uncertain, or anywhere."""
-        later = self.guards[len(made.guards) :]
-        made.picked |= joined(each.subject for each in later if each.kind == "branch")
+        self._pick(made)
         certain = made.parts is not None and made.guards == self.guards and method == "append"
         if certain and made.parts is not None and len(made.parts) < MOST_PARTS:
             made.parts.append(value)
@@ -204,6 +204,18 @@ class Containers(Names):
             made.forget_places()
             made.version += 1
         self._anywhere(made, value)
+
+    def extend(self, made: Sequence, value: Value, node: ast.AST, frame: Frame, method: str = "extend") -> None:
+        """Put into a list what another one holds."""
+        made.pick(picked_by(value))
+        listed = self.parts(value)
+        for each in listed if listed is not None else [self.element(value, node, frame)]:
+            self.grow(made, each, "append" if listed is not None else method)
+
+    def _pick(self, made: Sequence) -> None:
+        """Note what decides how much is put into a list, or taken off it, here."""
+        later = self.guards[len(made.guards) :]
+        made.pick(joined(each.subject if each.kind == "branch" else picked_by(each.subject) for each in later))
 
     # taking things out
 
@@ -330,29 +342,31 @@ class Containers(Names):
         if name in GROWING and inputs:
             owner.stores[node] = self.region
         if name in ("extend", "extendleft", "update") and inputs:
-            listed = self.parts(inputs[0])
-            for each in listed if listed is not None else [self.element(inputs[0], node, frame)]:
-                self.grow(owner, each, "append" if listed is not None else name)
+            self.extend(owner, inputs[0], node, frame, name)
         elif name in GROWING and inputs:
             self.grow(owner, inputs[-1], name)
         elif name in ("pop", "popleft"):
+            self._pick(owner)
             popped = self.entry(owner, inputs[0] if inputs else constant(-1), node, frame)
             owner.forget_places()
             owner.version += 1
             return popped
+        elif name in SHRINKING and owner.parts is None:
+            self._pick(owner)
         elif name in SHRINKING and owner.parts is not None:
+            self._pick(owner)
             if name == "clear" and owner.guards == self.guards:
                 owner.parts, owner.anywhere = [], EMPTY
             else:
                 owner.forget_places()
             owner.version += 1
         elif name == "copy":
-            return self.sequence(node, self.parts(thing(owner)), owner.anywhere, owner.kind)
+            return self.sequence(node, self.parts(thing(owner)), owner.anywhere, owner.kind, [thing(owner)])
         elif name in ("count", "index", "__len__"):
             return self.record(f"builtins.list.{name}", node, frame, [thing(owner), *inputs])
         elif name in ("union", "difference", "intersection", "symmetric_difference"):
             others = joined(self.element(each, node, frame) for each in inputs)
-            return self.sequence(node, None, owner.element | others, owner.kind)
+            return self.sequence(node, None, owner.element | others, owner.kind, [thing(owner), *inputs])
         return constant(None)
 
     def _mapping_method(

@@ -122,13 +122,13 @@ class Expressions(Containers):
             parts = self.parts(many)
             if parts is not None and type(times.constant) is int and 0 < len(parts) * times.constant <= 32:
                 return self.sequence(node, parts * times.constant, kind=lists[0].kind)
-            made = self.sequence(node, None, self.element(many, node, frame), lists[0].kind)
+            made = self.sequence(node, None, self.element(many, node, frame), lists[0].kind, (many,))
             return made | (self.record("list.repeat", node, frame, [many, times]) if times.operations else EMPTY)
         one, other = self.parts(left), self.parts(right)
         if one is not None and other is not None and not self._counts():
             return self.sequence(node, one + other, kind=lists[0].kind)
         both = joined(self.element(each, node, frame) for each in (left, right))
-        return self.sequence(node, None, both, lists[0].kind)
+        return self.sequence(node, None, both, lists[0].kind, (left, right))
 
     def _overloaded(self, name: str, left: Value, right: Value, node: ast.AST, frame: Frame) -> Value | None:
         """An operator that a class of the project defines."""
@@ -263,7 +263,7 @@ class Expressions(Containers):
             bounds = [each.constant for each in sliced.inputs]
             if parts is not None and all(each is None or type(each) is int for each in bounds):
                 return self.sequence(node, parts[slice(*bounds)], kind=container.kind)
-            part = self.sequence(node, None, container.element, container.kind)
+            part = self.sequence(node, None, container.element, container.kind, (thing(container),))
             if any(not isinstance(one, (Sequence, Mapping)) for each in container.contents() for one in each.things):
                 return part  # layers
             return part | self.record("getitem", node, frame, [thing(container), key])
@@ -283,8 +283,8 @@ class Expressions(Containers):
         kind = {ast.ListComp: "list", ast.SetComp: "set"}.get(type(node), "generator")
         value = self.sequence(node, parts if exact else None, EMPTY if exact else joined(parts), kind)
         for made in value.things:
-            made.picked |= joined(self.program.at(test) for each in node.generators for test in each.ifs)
-            made.picked |= joined(picked_by(self.program.at(each.iter)) for each in node.generators)
+            made.pick(joined(self.program.at(test) for each in node.generators for test in each.ifs))
+            made.pick(joined(picked_by(self.program.at(each.iter)) for each in node.generators))
         return value
 
     of_SetComp = of_ListComp

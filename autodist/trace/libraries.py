@@ -118,7 +118,7 @@ class Libraries(Processes):
         made: Stream = self.make(node, Stream, tag)
         if made.element != made.element | element or made.over != made.over | over:
             made.element, made.over, made.version = made.element | element, made.over | over, made.version + 1
-        made.picked |= picked_by(over)
+        made.pick(picked_by(over))
         return thing(made)
 
     def builtin_enumerate(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
@@ -179,7 +179,7 @@ class Libraries(Processes):
         kept = self.call(inputs[0], node, frame, [element], {}) if len(inputs) == 2 else EMPTY
         found = self._stream(node, element, joined(inputs[-1:]))
         for each in found.things:
-            each.picked |= kept or element
+            each.pick(kept or element)
         return found
 
     def builtin_iter(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
@@ -203,10 +203,8 @@ class Libraries(Processes):
         parts = self.parts(inputs[0])
         if inputs[0].operations and not inputs[0].things:
             return self.record("builtins.list", node, frame, inputs)
-        found = self.sequence(node, parts, EMPTY if parts is not None else self.element(inputs[0], node, frame))
-        for each in found.things:
-            each.picked |= picked_by(inputs[0])
-        return found
+        element = EMPTY if parts is not None else self.element(inputs[0], node, frame)
+        return self.sequence(node, parts, element, of=inputs[:1])
 
     builtin_tuple = builtin_list
 
@@ -221,7 +219,7 @@ class Libraries(Processes):
         element = self.element(inputs[0], node, frame)
         if "key" in keywords:
             self.call(keywords["key"], node, frame, [element], {})
-        return self.sequence(node, None, element)
+        return self.sequence(node, None, element, of=inputs[:1])
 
     def builtin_dict(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         made: Mapping = self.make(node, Mapping)

@@ -143,8 +143,7 @@ class Statements(Expressions):
         for each in before.things:
             if isinstance(each, Sequence) and isinstance(node.op, ast.Add):
                 each.stores[node] = self.region
-                for part in self.parts(value) or [self.element(value, node.value, frame)]:
-                    self.grow(each, part)
+                self.extend(each, value, node.value, frame)
                 if not before.operations:
                     return
             if isinstance(each, Mapping) and isinstance(node.op, (ast.Add, ast.BitOr)):  # `counter += other`
@@ -187,6 +186,7 @@ class Statements(Expressions):
             self.call(self.attribute(thing(one), "__setitem__", node, frame), node, frame, [key, value], {})
         elif isinstance(one, Object):
             self.bind(one, one.attributes, ("entry", key.constant), value)
+            self.record("setitem", node, frame, [thing(one), key, value], tag=one)
         else:
             self.store_entry(one, key, value, node, frame)
 

@@ -175,7 +175,7 @@ class Heap:
 
 def picked_by(value: Value) -> Value:
     """The conditions under which lists and iterators are given their elements."""
-    return joined(each.picked for each in value.things if isinstance(each, (Sequence, Stream)))
+    return joined(each.picked for each in value.things if isinstance(each, Listing))
 
 
 @dataclass(eq=False)
@@ -223,14 +223,25 @@ class Object(Heap):
 
 
 @dataclass(eq=False)
-class Sequence(Heap):
+class Listing(Heap):
+    """What gives one element after the other."""
+
+    picked: Value = field(default=EMPTY, kw_only=True)
+    """The conditions under which it is given an element, or gives one."""
+
+    def pick(self, conditions: Value) -> None:
+        """Have further conditions."""
+        if self.picked | conditions != self.picked:
+            self.picked, self.version = self.picked | conditions, self.version + 1
+
+
+@dataclass(eq=False)
+class Sequence(Listing):
     """A list, tuple, set or deque: its ``parts`` while their places are known, and what may be anywhere in it."""
 
     kind: str = "list"
     parts: list[Value] | None = None
     anywhere: Value = EMPTY
-    picked: Value = EMPTY
-    """The conditions under which it is given an element."""
     stores: dict[ast.AST, Region] = field(default_factory=dict)
     """The calls and additions by which it is given elements, and in which regions."""
 
@@ -295,13 +306,11 @@ class Mapping(Heap):
 
 
 @dataclass(eq=False)
-class Stream(Heap):
+class Stream(Listing):
     """An iterator, with what it gives, and the values that it goes over."""
 
     element: Value = EMPTY
     over: Value = EMPTY
-    picked: Value = EMPTY
-    """The conditions under which it gives an element."""
 
     def contents(self) -> Iterator[Value]:
         """What it gives."""
