@@ -23,7 +23,7 @@ def reduced_once(reductions: Sequence[Reduction]) -> list[Reduction]:
     alike: dict[tuple[object, ...], list[Reduction]] = {}
     for each in reductions:
         if _is_plain(each):
-            key = (each.source.path, each.source.code(each.node), each.spread)
+            key = (each.source.path, each.source.code(each.node), each.spread, each.switch)
             alike.setdefault(key, []).append(each)
     places = {node: place for group in alike.values() for node, place in _places(group)}
     return [replace(each, hoist=places.get(each.node, each.hoist)) for each in reductions]
@@ -31,7 +31,7 @@ def reduced_once(reductions: Sequence[Reduction]) -> list[Reduction]:
 
 def _is_plain(reduction: Reduction) -> bool:
     """Whether it is a number that names alone make: `loss.item()`, `correct / total`."""
-    if reduction.spread is COUNT or reduction.switch or reduction.of is not None:
+    if reduction.spread is COUNT and not reduction.switch or reduction.of is not None:
         return False
     shared = _shared(reduction.source.tree)
     read = {each.id for each in all_of(reduction.node, ast.Name)}
@@ -62,7 +62,7 @@ def _places(group: list[Reduction]) -> Iterator[tuple[ast.expr, ast.stmt]]:
         first, *others = left
         source, place = first.source, first.hoist or first.source.statement(first.node)
         together = [each for each in others if _can_precede(place, first, source) and _holds_on(place, each)]
-        if together:
+        if together or first.switch and _can_precede(place, first, source):
             yield from ((each.node, place) for each in (first, *together))
         left = [each for each in others if each not in together]
 

@@ -65,6 +65,13 @@ class InPlace(Reading):
             return PerRank(known.name, "each rank puts what it has into a tensor of all"), sizes
         return self._added(base, old), sizes
 
+    def _is_among_own(self, operation: Operation) -> bool:
+        """Whether numbers are put among a rank's own samples, by their places there, which a tensor of its own tells:
+        `zeros.index_add(0, graph_of_node, nodes)`"""
+        axis, places = operation.argument("dim", 1), operation.argument("index", 2)
+        own = [self._operand(each) for each in (operation.inputs[0], places or Value())]
+        return axis is not None and axis.constant == 0 and all(isinstance(p, Shard) and not p.axis for p in own)
+
     def _adds_to_itself(self, value: Value, base: Value) -> bool:
         """Whether a value is what a tensor had in some place, and something more."""
         for each in value.operations:

@@ -168,6 +168,8 @@ class _Propagation(InPlace):
         )
         if name.startswith(UNTOLD):
             name = "torch.Tensor." + name.removeprefix(UNTOLD)  # of what is asked as a tensor is
+        if name == "builtins.int" and self._whole_numbers.are(joined(operation.inputs[:1])):
+            name = "builtins.float"  # it changes nothing
         if name.endswith(".where") and len(operation.inputs) == 1:
             name = "torch.nonzero"
         known = self._table.find("torch.Tensor.size" if name == "torch.Tensor.shape" else name)
@@ -371,8 +373,10 @@ class _Propagation(InPlace):
             return (placement if isinstance(placement, Shard) else Replicate()), self._found.size(like.inputs[0])
         if known.cls == "random" and any(self._is_apart(each) for each in arguments.drawn_from(operation, known)):
             return PerRank(known.name, "it draws from what each rank has of its own"), None
-        if known.cls == "scatter" and not isinstance(self._operand(operation.inputs[0]), Shard):
+        if known.cls == "scatter" and (not isinstance(base := self._operand(operation.inputs[0]), Shard)):
             return self._scattered(operation, known)
+        if known.cls == "scatter" and self._is_among_own(operation):
+            return base, self._found.size(operation.inputs[0])
         given = list(arguments.operands(operation, known))
         call = arguments.call(operation, known)
         operands: list[Operand] = []

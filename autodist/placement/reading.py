@@ -9,6 +9,7 @@ from autodist.placement.call import ROWS
 from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
+from autodist.placement.whole_numbers import WholeNumbers
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
 
 SOURCES = (BATCH, FIELDS)
@@ -24,6 +25,7 @@ class Reading:
         self._program, self._plan, self._table, self._catalog = program, plan, table, catalog
         self._found = Placements()
         self._cyclic = program.cyclic
+        self._whole_numbers = WholeNumbers(table)
 
     def _operand(self, value: Value) -> Placement | None:
         """How a value lies, or what is in it."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from autodist.program import EMPTY, MANY, UNKNOWN, Value, constant, held, joined
+from autodist.program import EMPTY, MANY, UNKNOWN, Operation, Value, constant, held, joined
 from autodist.source import is_generator
 from autodist.trace.names import Names, thing
 from autodist.trace.things import External, Frame, Mapping, Sequence, Slot, Stream, picked_by
@@ -19,6 +19,8 @@ MOST_PARTS = 64
 """Of longer lists it is not told apart what is where."""
 GROWING = frozenset("append appendleft add insert extend extendleft update put push".split())
 SHRINKING = frozenset("pop popleft remove clear sort reverse popitem rotate discard".split())
+READING = ("iterate", "getitem", "builtins.int", "torch.Tensor.item", "torch.Tensor.tolist")
+"""Beginnings of the names of operations that hand on what they are given."""
 LISTING = frozenset("list tuple sorted set".split())
 """The functions that list the keys of a dict."""
 
@@ -257,9 +259,18 @@ class Containers(Names):
             return visit.after if visit.after is not None else visit.before
         found = self._entry(container, key, node, frame)
         told_apart = any(each not in (0, None) for _, each in found.constants)  # and not only what counts begin with
-        if told_apart and not found.things and any(each.is_tensor for each in key.operations):
+        if found.things or not found:
+            return found
+        if told_apart and any(each.is_tensor for each in key.operations) or any(map(self._is_drawn, key.operations)):
             found |= self.record("getitem", node, frame, [thing(container), Value(key.operations)], tag="by sample")
         return found
+
+    def _is_drawn(self, operation: Operation, depth: int = 8) -> bool:
+        """Whether it is a number of a sample that was drawn, or what was looked up by one."""
+        if self.catalog.has(operation.name, "index_draw"):
+            return True
+        given = operation.operands if depth and operation.name.startswith(READING) else ()
+        return any(self._is_drawn(each, depth - 1) for value in given for each in value.operations)
 
     def _entry(self, container: Any, key: Value, node: ast.AST, frame: Frame) -> Value:
         name = key.constant
