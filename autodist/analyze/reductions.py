@@ -136,6 +136,11 @@ def leftover(left: Iterable[Cut], run: Interpreter) -> Iterator[Concern]:
                 f"decides on {code}, which differs between ranks: they would part ways here; "
                 "decide on a value that is reduced over the ranks"
             )
+        elif cut.demand.kind == "memory":
+            message = (
+                f"keeps {code} for later steps, computed from this rank's samples alone: ranks go on "
+                "with other states than one process; gather it over the ranks before it is kept"
+            )
         elif cut.demand.kind in ("state", "loss"):
             message = (
                 f"the loss is computed from {code}, and that from this rank's samples alone: gather it over "

@@ -18,6 +18,7 @@ from autodist.solve.alone import Alone
 from autodist.solve.costs import cheapest
 from autodist.solve.demands import Demand, demands
 from autodist.solve.facts import Facts, is_mean, is_number_of_samples, is_sum
+from autodist.solve.memories import given_to_keep, remembered
 from autodist.solve.search import Cut, Search
 from autodist.solve.written import parts_of, read_by
 
@@ -33,7 +34,7 @@ def cuts(
     """The expressions to make global, each once, in the order in which they are demanded; others are ``settled``."""
     alone = alone or Alone()
     facts = Facts(program, placements, alone, settled)
-    found: dict[ast.expr, Cut] = {}
+    found = {each.node: each for each in remembered(facts)}
     wanted = [Demand("state", each) for each in facts.kept()]
     for demand in [*(wanted or _lost(facts)), *demands(program, operations.load(), alone)]:
         for cut in _met(demand, facts):
@@ -48,7 +49,8 @@ def _lost(facts: Facts) -> Iterator[Demand]:
     """The losses that are means over all samples once numbers are global that no gradient flows through."""
     for each in facts.mixed_losses():
         demand = Demand("loss", each)
-        if all(cut.is_met and is_mean(cut.placement) for cut in _met(demand, facts)):
+        found = list(_met(demand, facts))
+        if all(cut.is_met and (cut.is_kept or is_mean(cut.placement)) for cut in found):
             yield demand
 
 
@@ -144,7 +146,7 @@ def _returned(gathered: Sequence[Cut], program: Program) -> Iterator[tuple[Opera
 
 def _given(gathered: Sequence[Cut], program: Program) -> dict[Region, set[Operation]]:
     """The calls of the project's functions that are given some expressions, and what these are."""
-    nodes = {each.node for each in gathered}
+    nodes = {node for each in gathered for node in (each.node, *each.read)}
     found = {each: [part for part in parts_of(each.node) if part in nodes] for each in program.calls}
     return {
         each: {op for part in parts for op in program.at(part).operations} for each, parts in found.items() if parts
@@ -190,8 +192,11 @@ def _met(demand: Demand, facts: Facts) -> Iterator[Cut]:
         return  # each rank decides for its own samples, one by one
     if demand.kind == "test" and isinstance(operation.node, ast.expr):
         yield from search.at(operation.node, Value(frozenset([operation])), operation)
-    else:
-        yield from search.given_to(operation, demand.kind not in ("write", "state", "loss"))
+        return
+    found = list(search.given_to(operation, demand.kind not in ("write", "state", "loss")))
+    kept = [each for each in found if not each.is_met] if demand.kind in ("state", "loss") else []
+    given = [given_to_keep(each, facts) for each in kept]
+    yield from (each for several in given for each in several) if kept and all(given) else found
 
 
 def _narrowed(cut: Cut, facts: Facts) -> Cut:

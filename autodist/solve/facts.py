@@ -18,7 +18,7 @@ from autodist.solve.demands import SHOWN, Demand
 from autodist.solve.steps import Steps, all_held, given
 from autodist.solve.written import contents, is_flat
 from autodist.source import Source
-from autodist.trace.things import Function, Object
+from autodist.trace.things import Function, Object, Sequence
 
 LEARNT = "gradients flow through it, and none would flow through the reduced value"
 EITHER = "the same code runs on what all ranks have, which would be counted as often as there are ranks"
@@ -53,6 +53,12 @@ class Facts:
     def joint(self, made: Iterable[Operation]) -> Placement | None:
         """How one of several results lies."""
         return self._placements.joint(made)
+
+    def memories(self) -> list[Sequence]:
+        """The lists of what earlier steps have put in, which later ones train on."""
+        found = {thing: None for op in self._steps.ordered for value in op.operands for thing in value.things}
+        lists = [each for each in found if isinstance(each, Sequence) and self._steps.are_before(each.guards)]
+        return sorted(lists, key=lambda each: getattr(each.node, "lineno", 0))
 
     def kept(self) -> list[Operation]:
         """What steps keep for later ones, which compute their losses from it: as a sum or mean over a rank's samples,

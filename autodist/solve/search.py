@@ -49,6 +49,9 @@ class Cut:
     """Whether it is only known once it is global what else has to be: what is computed from it is different on each
     rank."""
 
+    is_kept: bool = False
+    """Whether it is given to a function that keeps samples one by one, for later steps to train on."""
+
     @property
     def is_met(self) -> bool:
         """Whether a communication makes it global."""

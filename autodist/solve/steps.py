@@ -95,6 +95,10 @@ class Steps:
         """Whether it was computed ahead of all steps."""
         return operation not in self._rounds and self._around.isdisjoint(operation.region.loops)
 
+    def are_before(self, regions: Iterable[Region]) -> bool:
+        """Whether none of some regions is a loop whose rounds are steps."""
+        return self._innermost.isdisjoint(regions)
+
     def once_a_step(self, operation: Operation) -> bool:
         """Whether no loop is around it that goes on within a step."""
         return all(each in self._around or _yields(each) for each in _innermost(operation.region))
