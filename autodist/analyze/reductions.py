@@ -123,7 +123,7 @@ def leftover(left: Iterable[Cut], run: Interpreter) -> Iterator[Concern]:
         severity, number = Severity.WARNING, "AD601"
         if cut.demand.kind == "handed":
             continue
-        if cut.demand.operation.name == "closure":
+        if cut.demand.kind == "answer":
             severity, number = Severity.REFUSAL, "AD904"
             message = (
                 f"the optimizer decides by {code}, which differs between ranks and cannot be reduced over "

@@ -12,7 +12,7 @@ from autodist.solve.alone import Alone
 
 INNER = frozenset("recursion callback yield iterate getitem setitem sample".split())
 """Operations of the graph itself."""
-KINDS = {"scheduler.step": "schedule", "test": "test", "closure": "test"}
+KINDS = {"scheduler.step": "schedule", "test": "test", "closure": "answer"}
 SHOWN = frozenset("print log write tracker save".split())
 """Effects that hand all that they are given to the outside."""
 

@@ -86,6 +86,8 @@ def parts_of(node: ast.AST) -> Iterator[ast.expr]:
 def assigned(operation: Operation) -> list[ast.expr]:
     """The expressions that an operation is computed from, what is assigned to a place of a tensor among them."""
     found = list(parts_of(operation.node))
+    if isinstance(operation.node, ast.Lambda):
+        return [operation.node.body]
     if operation.name == "setitem":
         statement = operation.source.statement(operation.node)
         found += [statement.value] if isinstance(statement, (ast.Assign, ast.AugAssign)) else []

@@ -70,6 +70,8 @@ class Libraries(Processes):
             if short != "Parameter" and not (root == "builtins" or "print" in roles):
                 return thing(self.library_object(name, roles, node, frame, inputs, keywords))
         self.callbacks(node, frame, [*inputs, *keywords.values()])
+        if "asks_function" in roles:
+            self.answered([*inputs, *keywords.values()])
         result = self.record(name, node, frame, inputs, keywords)
         for role in sorted(roles):
             self.effect(role, result)

@@ -210,7 +210,7 @@ class Objects(Calls):
         if "optimizer" in one.roles and name == "step" and (inputs or "closure" in keywords):
             closure = keywords.get("closure", joined(inputs[:1]))
             loss = self.call(closure, node, frame, [], {})
-            self._returned(closure)
+            self.answered([closure])
             self._note_method(one, name, self.record(f"{names[0]}.step", node, frame, inputs, keywords, owner=one))
             return loss
         one.settings = frame.settings if name == "__init__" else one.settings
@@ -223,18 +223,26 @@ class Objects(Calls):
         self._note_method(one, name, result)
         return result
 
-    def _returned(self, called: Value) -> None:
-        """Note what functions return that an optimizer calls, which decides by it how far it steps."""
-        for each in called.things:
-            if isinstance(each, Partial):
-                self._returned(each.function)
-            function = each.function if isinstance(each, Method) else each
-            if not isinstance(function, Function) or isinstance(function.node, ast.Lambda):
+    def answered(self, called: Row[Value]) -> None:
+        """Note what functions return that an optimizer calls, which decides by it how far it steps, or a search."""
+        for each in (each for value in called for each in value.things):
+            function = self._function_of(each)
+            if not isinstance(function, Function):
                 continue
-            for left in all_of(function.node, ast.Return):
-                if left.value is not None:
-                    value = self.program.at(left.value)
-                    self.effect("closure", self.record("closure", left, function.frame, [value]))
+            left = all_of(function.node, ast.Return)
+            for end in [function.node] if isinstance(function.node, ast.Lambda) else left:
+                value = end.body if isinstance(end, ast.Lambda) else end.value
+                if value is not None:
+                    self.effect("closure", self.record("closure", end, function.frame, [self.program.at(value)]))
+
+    def _function_of(self, called: Any) -> Any:
+        """The function of a method, or that an object is called by: `study.optimize(Objective(data))`."""
+        if isinstance(called, Object) and called.cls is not None and "module" not in called.roles:
+            found = called.cls.find("__call__")
+            return next(iter(found[1].things), None) if found is not None else None
+        if isinstance(called, Partial):
+            return next((self._function_of(each) for each in called.function.things), None)
+        return called.function if isinstance(called, Method) else called
 
     def stream_of(self, one: Object, node: ast.AST, frame: Frame) -> Value:
         """`iter(loader)`"""
@@ -244,10 +252,7 @@ class Objects(Calls):
         """Run the functions that a library is given to call: of their arguments nothing is known."""
         for value in given:
             for each in value.things:
-                function = each.function if isinstance(each, Method) else each
-                if isinstance(each, Object) and each.cls is not None and "module" not in each.roles:
-                    found = each.cls.find("__call__")  # `study.optimize(Objective(data))`
-                    function = next(iter(found[1].things), None) if found is not None else None
+                function = self._function_of(each)
                 if isinstance(function, Function) and function.node not in self.entered:
                     self.call(thing(each), node, frame, [], {"*": self.record("callback", node, frame)})
 
