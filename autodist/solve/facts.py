@@ -69,8 +69,8 @@ class Facts:
     def mixed_losses(self) -> list[Operation]:
         """The losses that are different on each rank by what they are computed of."""
         losses = {op for each in self._steps.backward for op in all_held(each.inputs[:1])}
-        found = (each for each in losses if any(isinstance(self.lies(op), PerRank) for op in given(each)))
-        return sorted(found, key=lambda op: op.number)
+        mixed = {each for each in losses if any(isinstance(self.lies(op), PerRank) for op in {each, *given(each)})}
+        return sorted(mixed | self._placements.mixed, key=lambda op: op.number)
 
     def lies(self, operation: Operation) -> Placement | None:
         """How what an operation gives lies."""
@@ -269,6 +269,12 @@ def is_sum(placement: Placement | None) -> bool:
 def is_mean(placement: Placement | None) -> bool:
     """Whether it is a mean over as many samples on all ranks."""
     return isinstance(placement, Partial) and placement.reduce == "mean" and not is_weighted(placement)
+
+
+def is_statistic(placement: Placement) -> bool:
+    """Whether it is a number that is told of all samples by those of the ranks: a mean, an extreme, how many they are."""
+    extreme = isinstance(placement, Partial) and placement.reduce in ("max", "min")
+    return is_mean(placement) or extreme or is_number_of_samples(placement)
 
 
 def is_number_of_samples(placement: Placement | None) -> bool:

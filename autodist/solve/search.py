@@ -125,6 +125,8 @@ class Search:
             return
         if self._facts.is_of_rank_zero(self._demand) and self._facts.is_first(value):
             return
+        if self._demand.kind == "loss" and isinstance(placement, Shard) and user in self._facts.learnt:
+            return  # the samples that those are compared to which have gradients
         as_losses = isinstance(placement, Shard) or is_mean(placement)
         if self._demand.kind == "loss" and as_losses and value.operations <= self._facts.learnt:
             return  # it has gradients, and is as it has to be
