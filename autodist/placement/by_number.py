@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autodist.placement.call import Call
+from autodist.placement.call import ROWS, Call
 from autodist.placement.lattice import (
     SUMMED,
     Partial,
@@ -15,12 +15,14 @@ from autodist.placement.lattice import (
     is_linear,
     join,
     multiple,
+    times,
     told,
 )
 
 PAIRED = "operands are sharded along different axes: each rank's samples meet its own others, not those of all ranks"
 WHOLE = "a replicated operand has all samples where another has a rank's"
 MIXED = "samples meet a number that is each rank's own"
+OWN_NUMBER = "it divides by a number that is each rank's own"
 NONLINEAR = "it is not linear, so that it says nothing of the reduced value"
 
 
@@ -115,8 +117,15 @@ def divide(call: Call) -> Placement:
     above, below = (each.placement for each in call.operands)
     if isinstance(below, Replicate):
         return multiply(call)
+    if isinstance(above, (Shard, Partial)) and counted(below) == (
+        above.rows if isinstance(above, Shard) else above.weight
+    ):
+        if (
+            isinstance(above, Shard) or above.reduce == "mean"
+        ):  # by how many a rank has, of which all have N times as many
+            return times(above, 1) if counted(below) == ROWS else call.apart(OWN_NUMBER)
     if isinstance(above, Partial) and isinstance(below, Partial):
         if (above.reduce, below.reduce) == ("sum", "sum"):
             return Partial("mean", below.weight or call.operands[1].name or "what it is divided by")
-    apart = call.apart("it divides by a number that is each rank's own")
+    apart = call.apart(OWN_NUMBER)
     return replace(apart, over=counted(below)) if isinstance(above, Replicate) else apart

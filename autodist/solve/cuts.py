@@ -17,7 +17,7 @@ from autodist.program import Operation, Program, Region, Value, held, joined
 from autodist.solve.alone import Alone
 from autodist.solve.costs import cheapest
 from autodist.solve.demands import Demand, demands
-from autodist.solve.facts import Facts, is_number_of_samples, is_statistic, is_sum
+from autodist.solve.facts import Facts, is_mean, is_number_of_samples, is_statistic, is_sum
 from autodist.solve.memories import given_to_keep, remembered
 from autodist.solve.search import Cut, Search
 from autodist.solve.written import parts_of, read_by

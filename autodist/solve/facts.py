@@ -69,7 +69,7 @@ class Facts:
     def mixed_losses(self) -> list[Operation]:
         """The losses that are different on each rank by what they are computed of."""
         losses = {op for each in self._steps.backward for op in all_held(each.inputs[:1])}
-        mixed = {each for each in losses if any(isinstance(self.lies(op), PerRank) for op in {each, *given(each)})}
+        mixed = {each for each in losses if getattr(self.lies(each), "exponent", 1)}
         return sorted(mixed | self._placements.mixed, key=lambda op: op.number)
 
     def lies(self, operation: Operation) -> Placement | None:
@@ -271,8 +271,13 @@ def is_mean(placement: Placement | None) -> bool:
     return isinstance(placement, Partial) and placement.reduce == "mean" and not is_weighted(placement)
 
 
+def is_even(placement: Shard) -> bool:
+    """Whether ranks have as many samples each, which can be laid between those of others."""
+    return not placement.axis and placement.rows == ROWS
+
+
 def is_statistic(placement: Placement) -> bool:
-    """Whether it is a number that is told of all samples by those of the ranks: a mean, an extreme, how many they are."""
+    """Whether it is a number that says of all samples what each of them does: a mean, an extreme, how many they are."""
     extreme = isinstance(placement, Partial) and placement.reduce in ("max", "min")
     return is_mean(placement) or extreme or is_number_of_samples(placement)
 

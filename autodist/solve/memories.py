@@ -33,7 +33,7 @@ def given_to_keep(cut: Cut, facts: Facts) -> list[Cut]:
     nowhere."""
     statement = cut.source.statement(cut.node)
     targets = getattr(statement, "targets", [getattr(statement, "target", None)])
-    if not any(isinstance(each, (ast.Subscript, ast.Attribute)) for each in targets):
+    if not any(isinstance(each, ast.Subscript) for each in targets):
         return []
     return _rows_given(cut.demand, cut.region, facts)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.program import BATCH, EMPTY, FIELDS, SAMPLE, Operation, Region, Value, held, joined
 from autodist.solve.demands import Demand
-from autodist.solve.facts import ALONE, EITHER, ONE_BY_ONE, Facts, around, is_mean, is_sum, is_weighted
+from autodist.solve.facts import ALONE, EITHER, ONE_BY_ONE, Facts, around, is_even, is_mean, is_sum, is_weighted
 from autodist.solve.written import (
     assigned,
     contents,
@@ -57,7 +57,7 @@ class Cut:
         """Whether a communication makes it global."""
         if isinstance(self.placement, Replicate):
             return self.placement.exponent == -1
-        if isinstance(self.placement, Shard) and self.placement.axis:
+        if isinstance(self.placement, Shard) and not is_even(self.placement):
             return False
         return isinstance(self.placement, (Partial, Shard)) and not self.placement.exponent
 
@@ -173,7 +173,9 @@ class Search:
             return not self._facts.is_about_sizes(placement, self._demand.kind)
         if isinstance(placement, Replicate):
             return placement.exponent != -1
-        if isinstance(placement, Shard) and (placement.axis or placement.order or placement.in_parts):
+        if isinstance(placement, (Partial, Shard)) and placement.exponent:
+            return True
+        if isinstance(placement, Shard) and (placement.order or placement.in_parts or not is_even(placement)):
             return True
         return lost is not None and lost.reason == ONE_BY_ONE and not isinstance(placement, Each)
 
