@@ -18,7 +18,7 @@ from autodist.solve.demands import SHOWN, Demand
 from autodist.solve.steps import Steps, all_held, given
 from autodist.solve.written import contents, is_flat
 from autodist.source import Source
-from autodist.trace.things import Function, Object
+from autodist.trace.things import Function, Mapping, Object, Sequence
 
 LEARNT = "gradients flow through it, and none would flow through the reduced value"
 EITHER = "the same code runs on what all ranks have, which would be counted as often as there are ranks"
@@ -74,6 +74,14 @@ class Facts:
         """Whether what a list or a dict holds of a rank's own is added up from round to round."""
         apart = [each for part in contents(thing) for each in part.operations if not self.is_alike(each)]
         return is_flat(thing) and bool(apart) and all(map(self.goes_round, apart))
+
+    def keys_of(self, thing: object) -> list[Operation]:
+        """What tells under which keys, or at which places, a list or a dict holds what is not added up there."""
+        told = isinstance(thing, Mapping) and not thing.entries
+        if not isinstance(thing, (Mapping, Sequence)) or not told and self.adds_up(thing):
+            return []
+        keys = thing.places.operations | (thing.keys.operations if isinstance(thing, Mapping) else frozenset())
+        return sorted(keys, key=lambda op: op.number)
 
     def is_alike(self, operation: Operation) -> bool:
         """Whether all ranks have what an operation gives."""
