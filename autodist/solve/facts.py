@@ -8,7 +8,7 @@ from functools import cached_property
 
 from autodist import operations
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
-from autodist.placement.arguments import begins_with_zero, gives_zeros, keys_of
+from autodist.placement.arguments import begins_with_zero, keys_of
 from autodist.placement.call import ROWS
 from autodist.placement.lattice import SUMMED
 from autodist.placement.placements import Placements
@@ -113,7 +113,7 @@ class Facts:
             return PerRank(user.name, barred)
         if isinstance(placement, Partial) and placement.reduce != "sum":
             return None
-        whole = [each for each in self.at(node).operations if self.is_alike(each) and not gives_zeros(each)]
+        whole = [each for each in self.at(node).operations if self.is_alike(each) and not self._placements.begins(each)]
         return PerRank(user.name, EITHER) if whole or not begins_with_zero(self.at(node)) else None
 
     def is_of_rank_zero(self, demand: Demand) -> bool:
