@@ -42,10 +42,11 @@ def reduce_min(value):
     "mean_over_ranks": '''\
 def mean_over_ranks(values):
     """The mean of the values of all ranks, which may have different numbers of them."""
-    total = {torch}.tensor([values.sum().item(), {torch}.as_tensor(values).numel()], dtype={torch}.float64)
+    own = {torch}.as_tensor(values, dtype={torch}.float64).detach().cpu()
+    total = {torch}.stack([own.sum(), own.new_tensor(own.numel())])
     {d}.all_reduce(total)
     mean = total[0] / total[1]
-    return mean.to(values) if {torch}.is_tensor(values) else mean.item()
+    return mean.to(values) if {torch}.is_tensor(values) else mean.numpy()[()]
 
 
 ''',

@@ -56,6 +56,14 @@ def keys(value: Value) -> Iterator[Value]:
             yield each.keys
 
 
+def places(value: Value) -> Iterator[Value]:
+    """The places of lists, and of dicts that have entries already, under which something is put."""
+    for each in value.things:
+        if isinstance(each, things.Heap):
+            yield each.places
+            yield each.keys if isinstance(each, things.Mapping) and each.entries else Value()
+
+
 def is_zero(value: Value) -> bool:
     """Whether it is what sums begin with."""
     zeros = [each for each in value.operations if gives_zeros(each)]
@@ -71,8 +79,8 @@ def begins_with_zero(value: Value) -> bool:
 
 def gives_zeros(operation: Operation) -> bool:
     """`torch.zeros(3)`, `torch.zeros(1).to(device)`, `torch.tensor(0.0)`"""
-    if operation.name.endswith(".zero_"):
-        return True
+    if operation.name.endswith((".zero_", ".fill_")):
+        return operation.name.endswith(".zero_") or is_zero(operation.argument("value", 1) or Value())
     if operation.name.endswith(ZEROS):
         return not any(each.operations for each in operation.inputs)
     if operation.name == "list.repeat":  # `[0.0] * n`

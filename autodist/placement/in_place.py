@@ -72,11 +72,12 @@ class InPlace(Reading):
         own = [self._operand(each) for each in (operation.inputs[0], places or Value())]
         return axis is not None and axis.constant == 0 and all(isinstance(p, Shard) and not p.axis for p in own)
 
-    def _adds_to_itself(self, value: Value, base: Value) -> bool:
+    def _adds_to_itself(self, value: Value, base: Value, above: frozenset[Operation] = frozenset()) -> bool:
         """Whether a value is what a tensor had in some place, and something more."""
-        for each in value.operations:
+        for each in value.operations - above:
             if each.name == "setitem":  # `counts[label][guess] += 1`
-                if _is_part(each.inputs[0], base) and self._adds_to_itself(each.inputs[2], each.inputs[0]):
+                inner, above = each.inputs[0], above | {each}
+                if _is_part(inner, base) and self._adds_to_itself(each.inputs[2], inner, above):
                     return True
             elif self._adds(each) and any(_is_part(given, base) for given in each.inputs):
                 return True

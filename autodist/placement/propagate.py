@@ -408,7 +408,9 @@ class _Propagation(InPlace):
                 return PerRank(known.name, "ranks put different numbers of values into that list"), sizes[0]
             return self._of_list(operands[0].placement, known), sizes[0]
         if known.cls == "same" and known.parameters and not any(isinstance(e.placement, Shard) for e in operands):
-            operands, sizes = operands[known.parameters["of"] :] or operands, sizes[:1]  # `x.copy_(y)`
+            operands, sizes = operands[known.parameters["of"] :], sizes[:1]  # `x.copy_(y)`
+            if not operands:  # `x.fill_(0)`
+                return Replicate(), sizes[0]
         numbers = tuple(None if place == rows else size for place, size in enumerate(call.sizes))
         call = replace(call, operands=tuple(operands), sizes=numbers, parameters=known.parameters)
         alike = all(each.placement == Replicate() for each in operands)

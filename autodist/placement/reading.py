@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
@@ -32,12 +34,32 @@ class Reading:
         if any(isinstance(self._found.joint(keys.operations), (Each, PerRank)) for keys in arguments.keys(value)):
             return PerRank("builtins.dict", "its keys are each rank's own")
         found = self._found.joint(held(value))
+        if (lost := self._lost_in_list(value, found)) is not None:
+            return lost
         if any(getattr(each, "kind", "") == "set" for each in value.things) and isinstance(found, (Each, Shard)):
             return PerRank("builtins.set", "which of its elements are alike, all samples together tell")
         picked = self._picked(value) if value.things and not value.operations else ""
         if picked and found is None or isinstance(found, Each) and value.things and not value.operations:
             return Shard(0, rows=picked or ROWS)  # a list with one for each sample
         return found
+
+    def _lost_in_list(self, value: Value, found: Placement | None) -> PerRank | None:
+        """Why a list says nothing of that of all samples, if it does not."""
+        ordered = [each.name for thing in value.things for each in getattr(thing, "picked", Value()).things]
+        if ordered and isinstance(found, Each):
+            return PerRank(min(ordered), "what is where in it, all samples together tell")
+        places = {op for keys in arguments.places(value) for op in keys.operations}
+        if not any(isinstance(self._found.of.get(each), (Each, Shard, PerRank)) for each in places):
+            return None
+        inside = list(held(value))
+        if all(each in self._found.of for each in inside) and not self._adds_up(inside):
+            return PerRank("setitem", "each rank puts what it has into a list of all")
+        return None
+
+    def _adds_up(self, inside: Iterable[Operation]) -> bool:
+        """Whether what ranks have apart in a list is added up from round to round."""
+        apart = [each for each in inside if self._found.of[each] != Replicate()]
+        return bool(apart) and all(each in self._cyclic for each in apart)
 
     def _picked(self, value: Value) -> str:
         """By what a list has been given some of a rank's samples, and not others; empty if it has all of them."""

@@ -88,6 +88,8 @@ def transfer(operation: Operation, call: Call) -> Placement:
             return Partial("mean", mixed.over)
         if others == [Replicate()]:
             return mixed
+    if operation.parameters.get("anew") and call.first.shard is None:
+        return Replicate()
     if mixed is not None and operation.cls != "fact":
         return mixed
     if any(isinstance(each.placement, Each) for each in call.operands):

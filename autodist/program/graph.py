@@ -33,6 +33,8 @@ VIEWS = frozenset(
     "swapaxes swapdims movedim moveaxis expand narrow select diagonal numpy from_numpy asarray as_tensor real".split()
 )
 """The names of operations that give the same numbers in the same memory: changed in place, both are."""
+BESIDE = ("picked", "keys", "places")
+"""What decides over the elements of lists and dicts: which they are given, and where."""
 THROUGH = ("operator.", "getitem", "setitem", "iterate", "call", "object.", "builtins.", "recursion", "torch", "copy.")
 """Those of operations that give tensors where they are given some."""
 
@@ -179,7 +181,7 @@ class Program:
         found: dict[Operation, dict[Operation, None]] = {each: {} for each in self.operations}
         for user in self.operations:
             for value in user.operands:
-                beside = (getattr(thing, name, EMPTY) for thing in value.things for name in ("picked", "keys"))
+                beside = (getattr(thing, name, EMPTY) for thing in value.things for name in BESIDE)
                 for each in (*held(value), *(op for told in beside for op in told.operations)):
                     found[each][user] = None
         return {each: list(users) for each, users in found.items()}

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from autodist import operations
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
-from autodist.placement.arguments import begins_with_zero, gives_zeros, keys_of
+from autodist.placement.arguments import begins_with_zero, keys_of
 from autodist.placement.call import ROWS
 from autodist.placement.lattice import SUMMED
 from autodist.placement.placements import Placements
@@ -18,7 +18,7 @@ from autodist.solve.demands import SHOWN, Demand
 from autodist.solve.steps import Steps, all_held, given
 from autodist.solve.written import contents, is_flat
 from autodist.source import Source
-from autodist.trace.things import Function, Object, Sequence
+from autodist.trace.things import Function, Mapping, Object, Sequence
 
 LEARNT = "gradients flow through it, and none would flow through the reduced value"
 EITHER = "the same code runs on what all ranks have, which would be counted as often as there are ranks"
@@ -81,6 +81,14 @@ class Facts:
         apart = [each for part in contents(thing) for each in part.operations if not self.is_alike(each)]
         return is_flat(thing) and bool(apart) and all(map(self.goes_round, apart))
 
+    def keys_of(self, thing: object) -> list[Operation]:
+        """What tells under which keys, or at which places, a list or a dict holds what is not added up there."""
+        told = isinstance(thing, Mapping) and not thing.entries
+        if not isinstance(thing, (Mapping, Sequence)) or not told and self.adds_up(thing):
+            return []
+        keys = thing.places.operations | (thing.keys.operations if isinstance(thing, Mapping) else frozenset())
+        return sorted(keys, key=lambda op: op.number)
+
     def is_alike(self, operation: Operation) -> bool:
         """Whether all ranks have what an operation gives."""
         return self._placements.of.get(operation, Replicate()) == Replicate()
@@ -111,7 +119,7 @@ class Facts:
             return PerRank(user.name, barred)
         if isinstance(placement, Partial) and placement.reduce != "sum":
             return None
-        whole = [each for each in self.at(node).operations if self.is_alike(each) and not gives_zeros(each)]
+        whole = [each for each in self.at(node).operations if self.is_alike(each) and not self._placements.begins(each)]
         return PerRank(user.name, EITHER) if whole or not begins_with_zero(self.at(node)) else None
 
     def is_of_rank_zero(self, demand: Demand) -> bool:

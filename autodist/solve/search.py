@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
-from autodist.program import BATCH, EMPTY, FIELDS, SAMPLE, Operation, Region, Value, held, joined
+from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Region, Value, held, joined
 from autodist.solve.demands import Demand
 from autodist.solve.facts import ALONE, EITHER, ONE_BY_ONE, Facts, around, is_even, is_mean, is_sum, is_weighted
 from autodist.solve.written import (
@@ -19,12 +19,13 @@ from autodist.solve.written import (
     is_listing,
     loop_over,
     loops_at,
+    parts_apart,
     parts_of,
     written,
 )
 from autodist.source import Source, all_of
 from autodist.trace.attributes import ordered
-from autodist.trace.things import Mapping, Object, Sequence
+from autodist.trace.things import Object, Sequence
 
 LIBRARY = frozenset("module optimizer scheduler loader dataset sampler scaler".split())
 """Roles of objects whose contents are seen to elsewhere, or are no numbers."""
@@ -272,9 +273,8 @@ class Search:
 
     def _inside(self, thing: object, node: ast.expr, user: Operation) -> Iterator[Cut]:
         """What to make global of what a list, a dict or an object holds, where it is written down, or was put in."""
-        keys = thing.keys if isinstance(thing, Mapping) and not thing.entries else EMPTY
-        if found := [cut for each in keys.operations for cut in self._of(Value(frozenset([each])))]:
-            yield from found  # what is counted under them is that of all ranks then
+        if found := list(self._by_keys(thing)):
+            yield from found
             return
         parts = written(thing, node)
         for part, value in parts:
@@ -294,6 +294,20 @@ class Search:
             yield from found
             if stored is None and not found and self._met_again == before:
                 yield from self._together(thing, node, user)
+
+    def _by_keys(self, thing: object) -> Iterator[Cut]:
+        """What to make global of what tells under which keys, or at which places, a list or a dict holds something.
+        What is counted under them is that of all ranks then, and so is what comes with them."""
+        keys = self._facts.keys_of(thing)
+        found = [cut for each in keys for cut in self._of(Value(frozenset([each])))]
+        loops = {loop for each in keys for loop in self._facts.loops_of(Value(frozenset([each])))}
+        beside = {other for each in loops if each.name == "iterate" for other in self._facts.beside(each)}
+        for each in sorted({*held(Value(things=frozenset([thing])))} if found else (), key=lambda op: op.number):
+            value = Value(frozenset([each]))
+            alone = isinstance(self._facts.lies(each), Each) and not self._facts.goes_round(each)
+            if alone and not beside.issuperset(self._facts.loops_of(value)):
+                found += self._of(value)
+        yield from [cut for cut in found if not cut.is_met] or found
 
     def _stored(self, thing: object) -> list[Cut] | None:
         """What to make global of what a list is given, where it is; None if that is not all that ranks have apart in
@@ -335,7 +349,7 @@ class Search:
     def _made(self, operation: Operation) -> Iterator[Cut]:
         """What to make global where an operation gives it: of what is added up from round to round, what is added."""
         if self._facts.goes_round(operation):
-            for part in assigned(operation):
+            for part in parts_apart(assigned(operation)):
                 before = self._facts.at(part)
                 if not any(map(self._facts.goes_round, before.operations)):
                     yield from self.at(part, before, operation)

@@ -94,6 +94,12 @@ def assigned(operation: Operation) -> list[ast.expr]:
     return found
 
 
+def parts_apart(parts: list[ast.expr]) -> Iterator[ast.expr]:
+    """Some expressions, of lists and tuples that are written down there what these hold: `torch.cat([found, x])`"""
+    for each in parts:
+        yield from each.elts if isinstance(each, (ast.List, ast.Tuple)) else [each]
+
+
 def read_by(node: ast.AST) -> Iterator[ast.expr]:
     """The expressions that one is computed from, in texts, lists and tuples that are written down there, too."""
     pending = [*parts_of(node)]

@@ -218,6 +218,9 @@ class Containers(Names):
         """Note what decides how much is put into a list, or taken off it, here."""
         later = self.guards[len(made.guards) :]
         made.pick(joined(each.subject if each.kind == "branch" else picked_by(each.subject) for each in later))
+        for container, key in made.found_in.items():  # `lists[label].append(x)`
+            made.pick(key)
+            container.place(key)
 
     # taking things out
 
@@ -258,6 +261,9 @@ class Containers(Names):
             self.read(container)
             return visit.after if visit.after is not None else visit.before
         found = self._entry(container, key, node, frame)
+        for each in found.things if key.operations else ():
+            if isinstance(each, Sequence):
+                each.found_in[container] = each.found_in.get(container, EMPTY) | Value(key.operations)
         told_apart = any(each not in (0, None) for _, each in found.constants)  # and not only what counts begin with
         if found.things or not found:
             return found
@@ -432,6 +438,7 @@ class Containers(Names):
             self.put(container, key, value)
         elif isinstance(container, Sequence):
             place = key.constant
+            container.place(key)
             if (
                 container.parts is not None
                 and type(place) is int

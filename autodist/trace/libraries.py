@@ -221,7 +221,13 @@ class Libraries(Processes):
         element = self.element(inputs[0], node, frame)
         if "key" in keywords:
             self.call(keywords["key"], node, frame, [element], {})
-        return self.sequence(node, None, element, of=inputs[:1])
+        return self._in_order("builtins.sorted", self.sequence(node, None, element, of=inputs[:1]))
+
+    def _in_order(self, name: str, lists: Value) -> Value:
+        """Lists of which the order of all elements tells what is where, or what they still hold."""
+        for each in lists.things:
+            each.pick(thing(External(name)))
+        return lists
 
     def builtin_dict(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         made: Mapping = self.make(node, Mapping)
@@ -378,7 +384,8 @@ class Libraries(Processes):
         return thing(made)
 
     def standard_deque(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
-        return self.builtin_list(node, frame, inputs, {})
+        made, longest = self.builtin_list(node, frame, inputs[:1], {}), [*inputs[1:], *keywords.values()]
+        return self._in_order("collections.deque", made) if longest and longest[0].constant is not None else made
 
     def standard_cycle(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         return self._stream(node, joined(self.element(each, node, frame) for each in inputs), joined(inputs))

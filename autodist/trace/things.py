@@ -145,11 +145,18 @@ class Class:
 
 @dataclass(eq=False)
 class Heap:
-    """What can change after it was made. ``version`` counts its changes."""
+    """What can change after it was made. ``version`` counts its changes, ``places`` is under which keys something is
+    put that are no constants."""
 
     node: ast.AST
     guards: Guards
     version: int = 0
+    places: Value = field(default=EMPTY, kw_only=True)
+
+    def place(self, key: Value) -> None:
+        """Have something put under a key."""
+        if (places := self.places | Value(key.operations)) != self.places:
+            self.places, self.version = places, self.version + 1
 
     @property
     def slots(self) -> dict[Any, Slot]:
@@ -244,6 +251,8 @@ class Sequence(Listing):
     anywhere: Value = EMPTY
     stores: dict[ast.AST, Region] = field(default_factory=dict)
     """The calls and additions by which it is given elements, and in which regions."""
+    found_in: dict[Heap, Value] = field(default_factory=dict)
+    """The lists and dicts in which it is looked up, and by which keys."""
 
     def contents(self) -> Iterator[Value]:
         """What it holds."""

@@ -168,6 +168,16 @@ KEPT = {
         "",
     ),
     "wrong ones shown": ("", "for g, t in zip(guess, b):\n    if g != t:\n        print(g.item(), t.item())", ""),
+    "a list by numbers in a range": (
+        "found = {}",
+        "rows = [o.max().item() for o in out.detach()]\nfor j, k in enumerate(n.tolist()):\n    found[k] = rows[j]",
+        "print(sum(found.values()), len(found))",
+    ),
+    "counts that begin with ones": (
+        "found = np.ones((3, 3))",
+        PAIRS + "found[t, g] += 1",
+        "print(found / found.sum(1, keepdims=True))",
+    ),
     "the middle": ("", "k = best.argmax()", "print(a[k].sum().item(), a[len(a) // 2].sum().item())"),
 }
 
@@ -188,17 +198,7 @@ SAID = {
         "for j, k in enumerate(n):\n    if found[k] > best[j]:\n        found[k] = 0\n    found[k] = best[j].item()",
         "print(sum(found))",
     ),
-    "a list by numbers in a range": (
-        "found = {}",
-        "rows = [o.max().item() for o in out.detach()]\nfor j, k in enumerate(n.tolist()):\n    found[k] = rows[j]",
-        "print(sum(found.values()), len(found))",
-    ),
     "rows by number": ("seen.zero_()", "for j in range(len(n)):\n    seen[n[j]] = best[j]", "print(seen.sum())"),
-    "counts that begin with ones": (
-        "found = np.ones((3, 3))",
-        PAIRS + "found[t, g] += 1",
-        "print(found / found.sum(1, keepdims=True))",
-    ),
     "wrong ones by number": (
         "found = []",
         "for i in range(len(b)):\n    if guess[i] != b[i]:\n        found.append((b[i].item(), guess[i].item()))",
