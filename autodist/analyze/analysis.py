@@ -244,8 +244,11 @@ def _modelled(
     single = frozenset(site.node for site, _ in (*held, *reckoned) if isinstance(site.node, ast.expr))
     plan = replace(plan, reduced=single | _nodes(counted))
 
+    second, before, _ = reduced(again, plan, second, training=True)
+    plan = replace(plan, reduced=plan.reduced | {each.node for each in before})
     plan, third, even, joined = whole_losses(again, plan, even, is_distributed(second))
     run, reductions, leftover = reduced(again, plan, third)
+    reductions = [*before, *reductions]
     made_global = {place.node for place in reductions}
     even = [each for each in even if not (isinstance(each.node, ast.BinOp) and each.node.right in made_global)]
     script = assembled(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held)

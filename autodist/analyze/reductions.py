@@ -28,19 +28,21 @@ from autodist.tensors import operations
 from autodist.values import NOTHING
 
 
-def reduced(again: Runs, plan: Plan, run: Interpreter) -> tuple[Interpreter, list[Cut], list[Cut]]:
-    """The run with what is made global, what that is, and what nothing makes so. What another plan has made global
-    already, or divides, is left as it is."""
+def reduced(
+    again: Runs, plan: Plan, run: Interpreter, training: bool = False
+) -> tuple[Interpreter, list[Cut], list[Cut]]:
+    """The run with what is made global, what that is, and what nothing makes so: all of it, or what losses and later
+    steps are computed from, for ``training``. What a plan has made global already, or divides, is left as it is."""
     if is_distributed(run):
         return run, [], []
     program, given = again.program, _given(again.program, run)
     nodes = [each for each in (*plan.reduced, *plan.gathered, *plan.joined) if isinstance(each, ast.expr)]
     alone = Alone(frozenset(site.node for site in rank_zero_statements(run)))
-    chosen = solved(program, _lying(program, given, plan, nodes), run.catalog, alone)
+    chosen = solved(program, _lying(program, given, plan, nodes), run.catalog, alone, training)
     chosen = [each for each in chosen if each.node not in nodes and not _is_divided(each, plan)]
     met = [each for each in chosen if each.is_met]
     left = [each for each in chosen if not each.is_met]
-    return again(replace(plan, reduced=plan.reduced | {each.node for each in met})), met, left
+    return (again(replace(plan, reduced=plan.reduced | {each.node for each in met})) if met else run), met, left
 
 
 def _given(program: Program, run: Interpreter) -> Sources:

@@ -29,14 +29,20 @@ ON_HOST = frozenset("tolist numpy cpu".split())
 
 
 def cuts(
-    program: Program, placements: Placements, alone: Alone | None = None, settled: frozenset[ast.AST] = frozenset()
+    program: Program,
+    placements: Placements,
+    alone: Alone | None = None,
+    settled: frozenset[ast.AST] = frozenset(),
+    training: bool = False,
 ) -> list[Cut]:
-    """The expressions to make global, each once, in the order in which they are demanded; others are ``settled``."""
+    """The expressions to make global, each once, in the order in which they are demanded; others are ``settled``. Only
+    those that ``training`` takes part in are what losses and later steps are computed from."""
     alone = alone or Alone()
     facts = Facts(program, placements, alone, settled)
     found = {each.node: each for each in remembered(facts)}
     wanted = [Demand("state", each) for each in facts.kept()]
-    for demand in [*(wanted or _lost(facts)), *demands(program, operations.load(), alone)]:
+    shown = [] if training else demands(program, operations.load(), alone)
+    for demand in [*(wanted or _lost(facts)), *shown]:
         for cut in _met(demand, facts):
             before = found.setdefault(cut.node, cut)
             if before.is_met and before.placement != cut.placement and not _is_alike(before.placement, cut.placement):
@@ -54,9 +60,9 @@ def _lost(facts: Facts) -> Iterator[Demand]:
             yield demand
 
 
-def solved(program: Program, plan: Plan, catalog: Catalog, alone: Alone) -> list[Cut]:
-    """The expressions to make global so that all demands are met. What others are computed from comes first: once it
-    is global, they may be so as well."""
+def solved(program: Program, plan: Plan, catalog: Catalog, alone: Alone, training: bool = False) -> list[Cut]:
+    """The expressions to make global so that all demands are met, or those of ``training`` alone. What others are
+    computed from comes first: once it is global, they may be so as well."""
     chosen: dict[ast.expr, Cut] = {}
     left: list[Cut] = []
     placements: Placements | None = None
@@ -66,7 +72,7 @@ def solved(program: Program, plan: Plan, catalog: Catalog, alone: Alone) -> list
             plan = _going_on_alike(program, plan, placements)
             placements = as_reported(program, plan, catalog, placements)
         settled = frozenset(node for each in chosen.values() for node in (each.node, *each.read))
-        fresh = [each for each in cuts(program, placements, alone, settled) if each.node not in chosen]
+        fresh = [each for each in cuts(program, placements, alone, settled, training) if each.node not in chosen]
         met = [each for each in fresh if each.is_met]
         left = [each for each in fresh if not each.is_met]
         entered = {region.function for region in _given(met, program)}
