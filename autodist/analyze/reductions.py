@@ -13,7 +13,7 @@ from autodist.origins import learnt_from
 from autodist.placement import Partial, Placement, Replicate, Shard
 from autodist.placement.call import ROWS
 from autodist.placement.plan import Plan as Lying
-from autodist.program import Program
+from autodist.program import Operation, Program
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site
 from autodist.solve.alone import Alone
@@ -22,6 +22,7 @@ from autodist.solve.demands import Demand
 from autodist.solve.facts import is_number_of_samples, is_sum, is_weighted
 from autodist.solve.search import Cut
 from autodist.solve.sources import Sources, sources
+from autodist.solve.written import parts_of
 from autodist.source import shortened
 from autodist.spread import Spread
 from autodist.tensors import operations
@@ -38,11 +39,32 @@ def reduced(
     program, given = again.program, _given(again.program, run)
     nodes = [each for each in (*plan.reduced, *plan.gathered, *plan.joined) if isinstance(each, ast.expr)]
     alone = Alone(frozenset(site.node for site in rank_zero_statements(run)))
-    chosen = solved(program, _lying(program, given, plan, nodes), run.catalog, alone, training)
+    asked = list(_of_training(run, program)) if training else None
+    chosen = solved(program, _lying(program, given, plan, nodes), run.catalog, alone, asked)
     chosen = [each for each in chosen if each.node not in nodes and not _is_divided(each, plan)]
     met = [each for each in chosen if each.is_met]
     left = [each for each in chosen if not each.is_met]
     return (again(replace(plan, reduced=plan.reduced | {each.node for each in met})) if met else run), met, left
+
+
+TRAINING = frozenset("statistic scales_gradient meets own_step loose_step picks_data".split())
+"""Kinds of events by which training goes by a number."""
+
+
+def _of_training(run: Interpreter, program: Program) -> Iterator[Demand]:
+    """What losses, steps and the choice of samples go by, no gradient flowing through it."""
+    users: dict[ast.expr, Operation] = {}
+    for operation in program.operations:
+        users.update((part, operation) for part in parts_of(operation.node))
+    for event in (each for each in run.events if each.kind in TRAINING and not each.inside_forward):
+        node, parts = event.node, list(parts_of(event.node)) if event.kind == "picks_data" else []
+        if event.kind in ("own_step", "loose_step"):
+            parts = [node.value] if isinstance(node, ast.AugAssign) else []  # `p -= lr * p.grad / batch_size`
+        elif isinstance(node, ast.expr) and not parts:
+            parts = [node]
+        for part in parts:
+            if (user := users.get(part)) is not None:
+                yield Demand("loss", user, part)
 
 
 def _given(program: Program, run: Interpreter) -> Sources:

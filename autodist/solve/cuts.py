@@ -17,7 +17,7 @@ from autodist.program import Operation, Program, Region, Value, held, joined
 from autodist.solve.alone import Alone
 from autodist.solve.costs import cheapest
 from autodist.solve.demands import Demand, demands
-from autodist.solve.facts import Facts, is_mean, is_number_of_samples, is_statistic, is_sum
+from autodist.solve.facts import Facts, is_mean, is_number_of_samples, is_sum
 from autodist.solve.memories import given_to_keep, remembered
 from autodist.solve.search import Cut, Search
 from autodist.solve.written import parts_of, read_by
@@ -33,15 +33,15 @@ def cuts(
     placements: Placements,
     alone: Alone | None = None,
     settled: frozenset[ast.AST] = frozenset(),
-    training: bool = False,
+    training: Sequence[Demand] | None = None,
 ) -> list[Cut]:
-    """The expressions to make global, each once, in the order in which they are demanded; others are ``settled``. Only
-    those that ``training`` takes part in are what losses and later steps are computed from."""
+    """The expressions to make global, each once, in the order in which they are demanded; others are ``settled``. For
+    ``training`` only what losses and later steps are computed from, and what else it demands."""
     alone = alone or Alone()
     facts = Facts(program, placements, alone, settled)
     found = {each.node: each for each in remembered(facts)}
     wanted = [Demand("state", each) for each in facts.kept()]
-    shown = [] if training else demands(program, operations.load(), alone)
+    shown = demands(program, operations.load(), alone) if training is None else training
     for demand in [*(wanted or _lost(facts)), *shown]:
         for cut in _met(demand, facts):
             before = found.setdefault(cut.node, cut)
@@ -56,11 +56,13 @@ def _lost(facts: Facts) -> Iterator[Demand]:
     for each in facts.mixed_losses():
         demand = Demand("loss", each)
         found = list(_met(demand, facts))
-        if all(cut.is_met and (cut.is_kept or is_statistic(cut.placement)) for cut in found):
+        if all(cut.is_met and (cut.is_kept or is_mean(cut.placement)) for cut in found):
             yield demand
 
 
-def solved(program: Program, plan: Plan, catalog: Catalog, alone: Alone, training: bool = False) -> list[Cut]:
+def solved(
+    program: Program, plan: Plan, catalog: Catalog, alone: Alone, training: Sequence[Demand] | None = None
+) -> list[Cut]:
     """The expressions to make global so that all demands are met, or those of ``training`` alone. What others are
     computed from comes first: once it is global, they may be so as well."""
     chosen: dict[ast.expr, Cut] = {}
@@ -141,13 +143,18 @@ def _is_returned(cut: Cut) -> bool:
 
 
 def _returned(gathered: Sequence[Cut], program: Program) -> Iterator[tuple[Operation, set[Operation]]]:
-    """Who is given what functions return that is made global there, and what that is."""
-    for each in filter(_is_returned, gathered):
-        home = each.source.function(each.node)
+    """Who is given what functions return that is made global there, or where they are called, and what that is."""
+    for each in gathered:
+        home = each.source.function(each.node) if _is_returned(each) else each.node
         for op in program.at(each.node).operations:
-            for user in program.users[op]:
-                if not any(region.function is home for region in user.region.around()):
+            for user in program.users[op] if _is_inside(op, home) else ():
+                if not _is_inside(user, home):
                     yield user, {op}
+
+
+def _is_inside(operation: Operation, home: ast.AST | None) -> bool:
+    """Whether a function, or what is called somewhere, runs an operation."""
+    return home is not None and any(home in (each.function, each.node) for each in operation.region.around())
 
 
 def _given(gathered: Sequence[Cut], program: Program) -> dict[Region, set[Operation]]:
@@ -198,6 +205,9 @@ def _met(demand: Demand, facts: Facts) -> Iterator[Cut]:
     operation = demand.operation
     if demand.kind == "test" and isinstance(facts.lies(operation), Each):
         return  # each rank decides for its own samples, one by one
+    if demand.part is not None:
+        yield from search.at(demand.part, facts.at(demand.part), operation)
+        return
     if demand.kind == "test" and isinstance(operation.node, ast.expr):
         yield from search.at(operation.node, Value(frozenset([operation])), operation)
         return

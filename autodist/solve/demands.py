@@ -24,6 +24,8 @@ class Demand:
 
     kind: str
     operation: Operation
+    part: ast.expr | None = None
+    """The one expression of those that the operation is given which is demanded, if not all are."""
 
 
 def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:

@@ -284,12 +284,6 @@ def is_even(placement: Shard) -> bool:
     return not placement.axis and placement.rows == ROWS
 
 
-def is_statistic(placement: Placement) -> bool:
-    """Whether it is a number that says of all samples what each of them does: a mean, an extreme, how many they are."""
-    extreme = isinstance(placement, Partial) and placement.reduce in ("max", "min")
-    return is_mean(placement) or extreme or is_number_of_samples(placement)
-
-
 def is_number_of_samples(placement: Placement | None) -> bool:
     """Whether it counts samples, of which all ranks have as many."""
     return isinstance(placement, Partial) and placement.weight.removeprefix(SUMMED) == ROWS
