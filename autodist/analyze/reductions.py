@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from autodist import naming, regions
 from autodist.analyze.launched import is_distributed
-from autodist.interpreter import Interpreter, Plan, Runs, once_a_run
+from autodist.interpreter import Event, Interpreter, Plan, Runs, once_a_run
 from autodist.origins import learnt_from
 from autodist.placement import Partial, Placement, Replicate, Shard
 from autodist.placement.call import ROWS
@@ -40,8 +40,9 @@ def reduced(
     nodes = [each for each in (*plan.reduced, *plan.gathered, *plan.joined) if isinstance(each, ast.expr)]
     alone = Alone(frozenset(site.node for site in rank_zero_statements(run)))
     asked = list(_of_training(run, program)) if training else None
-    chosen = solved(program, _lying(program, given, plan, nodes), run.catalog, alone, asked)
+    chosen = solved(program, _lying(program, run, given, plan, nodes), run.catalog, alone, asked)
     chosen = [each for each in chosen if each.node not in nodes and not _is_divided(each, plan)]
+    chosen = [each for each in chosen if not (training and _is_in_doubt(each, run))]
     met = [each for each in chosen if each.is_met]
     left = [each for each in chosen if not each.is_met]
     return (again(replace(plan, reduced=plan.reduced | {each.node for each in met})) if met else run), met, left
@@ -79,13 +80,31 @@ def _given(program: Program, run: Interpreter) -> Sources:
     return replace(given, training=given.training | loaders) if given.training else given
 
 
-def _lying(program: Program, given: Sources, plan: Plan, nodes: Sequence[ast.expr]) -> Lying:
+def _lying(program: Program, run: Interpreter, given: Sources, plan: Plan, nodes: Sequence[ast.expr]) -> Lying:
     """What placements are propagated from, where some expressions are global already, and losses are weighed."""
     weighed = {op: Partial("mean", ROWS) for node in plan.weighed for op in program.at(node).operations}
-    lying = replace(given.plan, placed={**given.plan.placed, **weighed})
+    sums = {op: Partial("sum") for event in run.of("backward") for op in _sums(event, program)}
+    lying = replace(given.plan, placed={**given.plan.placed, **weighed}, losses=sums)
     source, region = program.operations[0].source, program.operations[0].region
     demand = Demand("state", program.operations[0])
     return made_global([Cut(source, each, Shard(0), demand, region) for each in nodes], program, lying)
+
+
+def _is_in_doubt(cut: Cut, run: Interpreter) -> bool:
+    """Whether a sum that a loss goes by may be none: a number of all that ranks have filled up to their own lengths."""
+    return spread_of(cut.placement) is Spread.SUM and run.values.get(cut.node, NOTHING).spread is Spread.LOCAL
+
+
+def _sums(event: Event, program: Program) -> frozenset[Operation]:
+    """The losses of a backward pass that are sums over samples."""
+    node = event.node
+    if (
+        event.value.spread is not Spread.SUM
+        or not isinstance(node, ast.Call)
+        or not isinstance(node.func, ast.Attribute)
+    ):
+        return frozenset()
+    return program.at(node.func.value).operations
 
 
 def _is_divided(cut: Cut, plan: Plan) -> bool:

@@ -191,7 +191,8 @@ def as_reported(program: Program, plan: Plan, catalog: Catalog, before: Placemen
     means like others."""
     placements = propagate(program, plan, catalog=catalog, before=before)
     losses = (each for effect in program.of("backward") for each in held(joined(effect.operation.inputs[:1])))
-    mixed = {each: Partial("mean", ROWS) for each in losses if isinstance(placements.of.get(each), PerRank)}
+    lost = (each for each in losses if isinstance(placements.of.get(each), PerRank))
+    mixed = {each: plan.losses.get(each, Partial("mean", ROWS)) for each in lost}
     if not mixed:
         return placements
     found = propagate(program, replace(plan, placed={**plan.placed, **mixed}), catalog=catalog, before=placements)

@@ -69,7 +69,7 @@ class Sources:
     def plan(self) -> Plan:
         """What placements are propagated from."""
         placed = {each: self.placement_of(each) for each in self.batches}
-        return Plan(self.placement_of, placed, self.taken, self.counts)
+        return Plan(self.placement_of, placed, self.taken, counts=self.counts)
 
 
 def sources(program: Program, catalog: Catalog, table: Table | None = None) -> Sources:
