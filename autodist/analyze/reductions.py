@@ -23,7 +23,7 @@ from autodist.solve.facts import is_number_of_samples, is_sum, is_weighted
 from autodist.solve.search import Cut
 from autodist.solve.sources import Sources, sources
 from autodist.solve.written import parts_of
-from autodist.source import shortened
+from autodist.source import shortened, walk
 from autodist.spread import Spread
 from autodist.tensors import operations
 from autodist.values import NOTHING
@@ -37,17 +37,29 @@ def reduced(
     if is_distributed(run):
         return run, [], []
     program, given = again.program, _given(again.program, run)
-    nodes = [each for each in (*plan.reduced, *plan.gathered, *plan.joined) if isinstance(each, ast.expr)]
     alone = Alone(frozenset(site.node for site in rank_zero_statements(run)))
-    asked = list(_of_training(run, program)) if training else None
-    chosen = solved(program, _lying(program, run, given, plan, nodes), run.catalog, alone, asked)
-    chosen = [each for each in chosen if each.node not in nodes and not _is_divided(each, plan)]
-    chosen = [each for each in chosen if not (training and _is_in_doubt(each, run))]
-    met = [each for each in chosen if each.is_met]
-    left = [each for each in chosen if not each.is_met]
-    return (again(replace(plan, reduced=plan.reduced | {each.node for each in met})) if met else run), met, left
+    met: dict[ast.expr, Cut] = {}
+    left: list[Cut] = []
+    asked: list[Demand] = []
+    for _ in range(ROUNDS):
+        nodes = [each for each in (*plan.reduced, *plan.gathered, *plan.joined) if isinstance(each, ast.expr)]
+        before, asked = asked, list(_of_training(run, program))
+        if met and asked == before:
+            break
+        chosen = solved(program, _lying(program, run, given, plan, nodes), run.catalog, alone, asked, training)
+        chosen = [each for each in chosen if each.node not in nodes and not _is_divided(each, plan)]
+        chosen = [_where_it_trains(each, run) for each in chosen if not _is_in_doubt(each, run)]
+        left = [each for each in chosen if not each.is_met]
+        fresh = {each.node: each for each in chosen if each.is_met}
+        if not fresh:
+            break
+        met |= fresh
+        plan = replace(plan, reduced=plan.reduced | fresh.keys())
+        run = again(plan)
+    return run, list(met.values()), left
 
 
+ROUNDS = 4
 TRAINING = frozenset("statistic scales_gradient meets own_step loose_step picks_data".split())
 """Kinds of events by which training goes by a number."""
 
@@ -59,13 +71,22 @@ def _of_training(run: Interpreter, program: Program) -> Iterator[Demand]:
         users.update((part, operation) for part in parts_of(operation.node))
     for event in (each for each in run.events if each.kind in TRAINING and not each.inside_forward):
         node, parts = event.node, list(parts_of(event.node)) if event.kind == "picks_data" else []
-        if event.kind in ("own_step", "loose_step"):
-            parts = [node.value] if isinstance(node, ast.AugAssign) else []  # `p -= lr * p.grad / batch_size`
+        if event.kind in ("own_step", "loose_step"):  # `p -= lr * p.grad / batch_size`
+            parts = list(_beside_gradients(node.value)) if isinstance(node, ast.AugAssign) else []
         elif isinstance(node, ast.expr) and not parts:
             parts = [node]
         for part in parts:
             if (user := users.get(part)) is not None:
                 yield Demand("loss", user, part)
+
+
+def _beside_gradients(node: ast.expr) -> Iterator[ast.expr]:
+    """What a step is computed from beside gradients."""
+    if any(isinstance(each, ast.Attribute) and each.attr == "grad" for each in walk(node)):
+        for part in parts_of(node):
+            yield from _beside_gradients(part)
+    else:
+        yield node
 
 
 def _given(program: Program, run: Interpreter) -> Sources:
@@ -92,7 +113,25 @@ def _lying(program: Program, run: Interpreter, given: Sources, plan: Plan, nodes
 
 def _is_in_doubt(cut: Cut, run: Interpreter) -> bool:
     """Whether a sum that a loss goes by may be none: a number of all that ranks have filled up to their own lengths."""
-    return spread_of(cut.placement) is Spread.SUM and run.values.get(cut.node, NOTHING).spread is Spread.LOCAL
+    summed = cut.demand.kind == "loss" and spread_of(cut.placement) is Spread.SUM
+    return summed and run.values.get(cut.node, NOTHING).spread is Spread.LOCAL
+
+
+def _where_it_trains(cut: Cut, run: Interpreter) -> Cut:
+    """The same of a number of samples by which a mean is divided that is now of a share of them, where it trains, and
+    now of all, where it is evaluated: the mean has gradients in one case alone."""
+    node, source = cut.demand.part, cut.demand.operation.source
+    if cut.is_met or node is None:
+        return cut
+    above = source.parents.get(node)
+    mean = above.target if isinstance(above, ast.AugAssign) else above.left if isinstance(above, ast.BinOp) else None
+    divisions = [event for event in run.of("divided") if event.node is node]
+    shares = {event.value.spread is Spread.COUNT for event in divisions if event.grad and event.detail.models}
+    others = {event.value.spread is Spread.COUNT for event in divisions if not (event.grad and event.detail.models)}
+    if not isinstance(mean, (ast.Name, ast.Attribute)) or shares != {True} or True in others:
+        return cut
+    lying, switch = Partial("sum", ROWS), f"{source.code(mean)}.requires_grad"
+    return replace(cut, node=node, source=source, placement=lying, switch=switch)
 
 
 def _sums(event: Event, program: Program) -> frozenset[Operation]:

@@ -154,7 +154,9 @@ class _Propagation(InPlace):
                 operation, operation.argument("outputs", 0) or Value(), operation.argument("inputs", 1)
             )
         if operation.name == "torch.Tensor.grad":
-            return self._gradient(operation, self._losses_of(operation.inputs[0]), operation.inputs[0])
+            found, sizes = self._gradient(operation, self._losses_of(operation.inputs[0]), operation.inputs[0])
+            trained = isinstance(self._operand(operation.inputs[0]), Replicate) and isinstance(found, Partial)
+            return (Replicate() if trained else found), sizes  # which is averaged over the ranks
         if operation.name == "sample":
             return self._joined(operation), self._row(operation)
         if operation.owner is not None and "scaler" in getattr(operation.owner, "roles", ()):

@@ -33,16 +33,17 @@ def cuts(
     placements: Placements,
     alone: Alone | None = None,
     settled: frozenset[ast.AST] = frozenset(),
-    training: Sequence[Demand] | None = None,
+    asked: Sequence[Demand] = (),
+    training: bool = False,
 ) -> list[Cut]:
-    """The expressions to make global, each once, in the order in which they are demanded; others are ``settled``. For
-    ``training`` only what losses and later steps are computed from, and what else it demands."""
+    """The expressions to make global, each once, in the order in which they are demanded; others are ``settled``. More
+    may be ``asked`` for; for ``training`` only that, and what losses and later steps are computed from."""
     alone = alone or Alone()
     facts = Facts(program, placements, alone, settled)
     found = {each.node: each for each in remembered(facts)}
     wanted = [Demand("state", each) for each in facts.kept()]
-    shown = demands(program, operations.load(), alone) if training is None else training
-    for demand in [*(wanted or _lost(facts)), *shown]:
+    shown = () if training else demands(program, operations.load(), alone)
+    for demand in [*(wanted or _lost(facts)), *asked, *shown]:
         for cut in _met(demand, facts):
             before = found.setdefault(cut.node, cut)
             if before.is_met and before.placement != cut.placement and not _is_alike(before.placement, cut.placement):
@@ -61,7 +62,12 @@ def _lost(facts: Facts) -> Iterator[Demand]:
 
 
 def solved(
-    program: Program, plan: Plan, catalog: Catalog, alone: Alone, training: Sequence[Demand] | None = None
+    program: Program,
+    plan: Plan,
+    catalog: Catalog,
+    alone: Alone,
+    asked: Sequence[Demand] = (),
+    training: bool = False,
 ) -> list[Cut]:
     """The expressions to make global so that all demands are met, or those of ``training`` alone. What others are
     computed from comes first: once it is global, they may be so as well."""
@@ -74,7 +80,7 @@ def solved(
             plan = _going_on_alike(program, plan, placements)
             placements = as_reported(program, plan, catalog, placements)
         settled = frozenset(node for each in chosen.values() for node in (each.node, *each.read))
-        fresh = [each for each in cuts(program, placements, alone, settled, training) if each.node not in chosen]
+        fresh = [each for each in cuts(program, placements, alone, settled, asked, training) if each.node not in chosen]
         met = [each for each in fresh if each.is_met]
         left = [each for each in fresh if not each.is_met]
         entered = {region.function for region in _given(met, program)}
