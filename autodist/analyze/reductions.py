@@ -136,6 +136,11 @@ def leftover(left: Iterable[Cut], run: Interpreter) -> Iterator[Concern]:
                 f"decides on {code}, which differs between ranks: they would part ways here; "
                 "decide on a value that is reduced over the ranks"
             )
+        elif cut.demand.kind == "data":
+            message = (
+                f"which samples are read depends on {code}, computed from this rank's samples alone: gather it over "
+                "the ranks, so that all of them draw alike"
+            )
         elif cut.demand.kind in ("state", "loss"):
             message = (
                 f"the loss is computed from {code}, and that from this rank's samples alone: gather it over "
