@@ -26,6 +26,8 @@ class InPlace(Reading):
             part, _ = subscript(old, sizes, key, self._operand, self._found.size)
             fits = not isinstance(part, PerRank) and isinstance(new, (Shard, Replicate, Each))
             return (old if fits else PerRank("setitem", "samples are replaced by what is not theirs")), sizes
+        if new == Replicate() and arguments.is_whole(key):
+            return (old if arguments.is_zero(value) and isinstance(old, Partial) else new), sizes
         if self._adds_to_itself(value, base):
             summed = new == Partial("sum") or operation in self._cyclic and isinstance(by, (Each, Shard))
             if summed or isinstance(new, Partial) and new.reduce == "sum":
