@@ -87,6 +87,10 @@ class InPlace(Reading):
 
     def _accumulated(self, operation: Operation, call: Call, placement: Placement) -> Placement:
         """What a loop over samples adds up: the sum of what each of them adds."""
+        over = [each.subject for each in operation.region.loops if each.subject.things]
+        lost = [self._lost_in_list(each, self._found.joint(held(each))) for each in over]
+        if found := [each for each in lost if each is not None]:
+            return found[0]  # in other rounds on each rank
         overs = {each.placement.over for each in call.operands if isinstance(each.placement, Each)}
         if overs - {""}:
             return self._averaged(call, overs)
