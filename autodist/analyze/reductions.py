@@ -223,6 +223,11 @@ def leftover(left: Iterable[Cut], run: Interpreter) -> Iterator[Concern]:
                 f"keeps {code} for later steps, computed from this rank's samples alone: ranks go on "
                 "with other states than one process; gather it over the ranks before it is kept"
             )
+        elif cut.demand.kind == "data":
+            message = (
+                f"which samples are read depends on {code}, computed from this rank's samples alone: gather it over "
+                "the ranks, so that all of them draw alike"
+            )
         elif cut.demand.kind in ("state", "loss"):
             message = (
                 f"the loss is computed from {code}, and that from this rank's samples alone: gather it over "

@@ -49,6 +49,12 @@ def keys_of(key: Value) -> list[Value]:
     return [key] if told is None or any(getattr(each, "kind", "") == "list" for each in key.things) else told
 
 
+def is_whole(key: Value) -> bool:
+    """Whether a subscript takes all of a tensor: `seen[:]`, `seen[...]`"""
+    slices = key.operation.inputs if key.operation is not None and key.operation.name == "builtins.slice" else ()
+    return key.constant is Ellipsis or len(slices) == 3 and all(each.constant is None for each in slices)
+
+
 def keys(value: Value) -> Iterator[Value]:
     """The keys of dicts that were made without any."""
     for each in value.things:
@@ -83,6 +89,8 @@ def gives_zeros(operation: Operation) -> bool:
         return operation.name.endswith(".zero_") or is_zero(operation.argument("value", 1) or Value())
     if operation.name.endswith(ZEROS):
         return not any(each.operations for each in operation.inputs)
+    if operation.name == "setitem":  # `counts[:] = 0`
+        return is_whole(operation.inputs[1]) and is_zero(operation.inputs[2])
     if operation.name == "list.repeat":  # `[0.0] * n`
         listed = parts(operation.inputs[0])
         return bool(listed) and all(map(is_zero, listed or ()))

@@ -26,6 +26,8 @@ class InPlace(Reading):
             part, _ = subscript(old, sizes, key, self._operand, self._found.size)
             fits = not isinstance(part, PerRank) and isinstance(new, (Shard, Replicate, Each))
             return (old if fits else PerRank("setitem", "samples are replaced by what is not theirs")), sizes
+        if new == Replicate() and arguments.is_whole(key):
+            return (old if arguments.is_zero(value) and isinstance(old, Partial) else new), sizes
         if self._adds_to_itself(value, base):
             summed = new == Partial("sum") or operation in self._cyclic and isinstance(by, (Each, Shard))
             if summed or isinstance(new, Partial) and new.reduce == "sum":
@@ -85,6 +87,10 @@ class InPlace(Reading):
 
     def _accumulated(self, operation: Operation, call: Call, placement: Placement) -> Placement:
         """What a loop over samples adds up: the sum of what each of them adds."""
+        over = [each.subject for each in operation.region.loops if each.subject.things]
+        lost = [self._lost_in_list(each, self._found.joint(held(each))) for each in over]
+        if found := [each for each in lost if each is not None]:
+            return found[0]  # in other rounds on each rank
         overs = {each.placement.over for each in call.operands if isinstance(each.placement, Each)}
         if overs - {""}:
             return self._averaged(call, overs)

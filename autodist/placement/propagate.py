@@ -229,14 +229,15 @@ class _Propagation(InPlace):
         if numbers and "of" in operation.keywords:  # `enumerate(labels)`
             of = operation.keywords["of"]
             fields, lying = any(each.name == FIELDS for each in of.operations), self._operand(of)
-            return (lying and (Each("range") if lying == Shard(0) and not fields else Replicate())), ()
+            samples = lying.rows if isinstance(lying, Shard) and not lying.axis and not fields else ""
+            return (lying and (Each(samples) if samples else Replicate())), ()
         if numbers:
             waits = placement is None and any(each.operations for each in operation.inputs)
-            return (None if waits else Each("range") if counted(placement) else placement or Replicate()), ()
+            return (None if waits else Each(counted(placement)) if counted(placement) else placement or Replicate()), ()
         if over.operations and all(each.name == FIELDS for each in over.operations):
             return placement, None
         if isinstance(placement, Shard) and not any(self._gives_several(each) for each in over.operations):
-            placement = Each("rows") if placement.axis == 0 else replace(placement, axis=placement.axis - 1)
+            placement = Each(placement.rows) if placement.axis == 0 else replace(placement, axis=placement.axis - 1)
         several = any(self._gives_several(each) for each in over.operations)
         return placement, sizes if several or not sizes else sizes[1:]
 
@@ -442,8 +443,7 @@ class _Propagation(InPlace):
         sizes = self._found.size(operation.inputs[0])
         axis = call.axis if isinstance(call.axis, int) else 0
         if known.cls == "stack":
-            picked = self._picked(operation.inputs[0])
-            return Shard(axis, rows=picked or ROWS), (*sizes[1:], None) if sizes else None
+            return Shard(axis, rows=self._rows_in(operation.inputs[0])), (*sizes[1:], None) if sizes else None
         of = ",".join(sorted(f"%{each.number}" for each in held(operation.inputs[0])))
         return Shard(axis, rows=f"pieces of {of}"), sizes[1:] if sizes else None
 

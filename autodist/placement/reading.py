@@ -40,7 +40,7 @@ class Reading:
             return PerRank("builtins.set", "which of its elements are alike, all samples together tell")
         picked = self._picked(value) if value.things and not value.operations else ""
         if picked and found is None or isinstance(found, Each) and value.things and not value.operations:
-            return Shard(0, rows=picked or ROWS)  # a list with one for each sample
+            return Shard(0, rows=self._rows_in(value))  # a list with one for each sample
         return found
 
     def _lost_in_list(self, value: Value, found: Placement | None) -> PerRank | None:
@@ -66,6 +66,12 @@ class Reading:
         tests = {op for thing in value.things for op in getattr(thing, "picked", Value()).operations}
         apart = (each for each in tests if not isinstance(self._found.of.get(each, Replicate()), Replicate))
         return ",".join(sorted(f"%{each.number}" for each in apart))
+
+    def _rows_in(self, value: Value) -> str:
+        """What counts the elements of a list that has one for each of a rank's samples."""
+        one = self._found.joint(held(value))
+        told = one.loop if isinstance(one, Each) and one.loop not in ("range", "loader") else ROWS
+        return self._picked(value) or told
 
     def _size_as(self, size: Value, counts: bool) -> Placement | None:
         """How a size lies, which may be the number of samples of the whole batch."""

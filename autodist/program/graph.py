@@ -26,6 +26,8 @@ BATCH, FIELDS, SAMPLE = "loader.batch", "loader.fields", "loader.sample"
 of those that a `collate_fn` lays together."""
 DRAWN = "loader.sampler.length"
 """The name of how many samples a loader's sampler draws: each rank's own number, once they are shared out."""
+CHOSEN = "loader.sampler.choice"
+"""The name of what a sampler or a subset draws by: all ranks are to read the samples that one process does."""
 TENSOR_ROOTS = ("torch.", "numpy.", "loader.", "sample", "torchvision.", "einops.", "callback", "data.index")
 """The beginnings of the names of operations that give tensors or arrays, or what holds such."""
 VIEWS = frozenset(

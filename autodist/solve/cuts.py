@@ -137,7 +137,7 @@ def _reading(nodes: Sequence[ast.expr], program: Program) -> dict[ast.expr, list
     """What is given some expressions."""
     found: dict[ast.expr, list[Operation]] = {each: [] for each in nodes}
     for each in program.operations:
-        for part in read_by(each.node):
+        for part in read_by(each):
             if part in found:
                 found[part].append(each)
     return found
@@ -178,7 +178,7 @@ def made_global(gathered: Sequence[Cut], program: Program, plan: Plan) -> Plan:
     placed, taken = dict(plan.placed), {user: dict(held) for user, held in plan.taken.items()}
     placed |= {each: Replicate() for each in program.operations if each.node in nodes and each.name != "iterate"}
     for user in program.operations:
-        for part in read_by(user.node) if user.node not in nodes else (user.node,):
+        for part in read_by(user) if user.node not in nodes else (user.node,):
             if part in nodes:
                 read = dict.fromkeys(program.at(part).operations, Replicate())
                 taken.setdefault(user, {}).update(read)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autodist.operations import Table
-from autodist.program import Operation, Program
+from autodist.program import BATCH, CHOSEN, Operation, Program
 from autodist.solve.alone import Alone
 
 INNER = frozenset("recursion callback yield iterate getitem setitem sample".split())
@@ -40,7 +40,12 @@ def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:
             continue  # it communicates with nobody: what it is given is made global where it is called
         given = isinstance(operation.node, ast.Call) or operation.name == "setitem"  # `run["loss"] = loss`
         guarded = given and _is_last_alone(operation, program, alone)
-        kind = kinds.get(operation) or ("handed" if guarded or _is_handed_over(operation, program, table) else "")
+        drawn = operation.name in (BATCH, CHOSEN)
+        kind = (
+            kinds.get(operation)
+            or ("data" if drawn else "")
+            or ("handed" if guarded or _is_handed_over(operation, program, table) else "")
+        )
         if kind and not (kind in ("test", "handed") and inside_forward(operation, program)):
             yield Demand(kind, operation)
 

@@ -100,9 +100,9 @@ def parts_apart(parts: list[ast.expr]) -> Iterator[ast.expr]:
         yield from each.elts if isinstance(each, (ast.List, ast.Tuple)) else [each]
 
 
-def read_by(node: ast.AST) -> Iterator[ast.expr]:
-    """The expressions that one is computed from, in texts, lists and tuples that are written down there, too."""
-    pending = [*parts_of(node)]
+def read_by(operation: Operation) -> Iterator[ast.expr]:
+    """The expressions that an operation is computed from, in texts, lists and tuples that are written down there, too."""
+    pending = assigned(operation)
     while pending:
         each = pending.pop()
         yield each

@@ -48,6 +48,11 @@ class Mode(Heap):
         return int(self._run.evaluates)
 
 
+HOLDING = {("module", "DataParallel"), ("module", "DistributedDataParallel")}
+HOLDING |= {("dataset", "DataLoader"), ("dataset", "Subset")}
+"""Attributes by which objects of libraries give what they were made with."""
+
+
 def ordered(things: frozenset[Any]) -> list[Any]:
     """Things in an order that is the same in each run."""
     return sorted(things, key=_place) if len(things) > 1 else list(things)
@@ -186,9 +191,10 @@ class Attributes(Statements):
             if one.cls.find("__getattr__"):
                 return self.call(self._of_object(one, "__getattr__", node, frame), node, frame, [constant(name)], {})
             return EMPTY
-        wrapped = one.argument("module", 0) if one.name.endswith("DataParallel") else None
-        if wrapped is not None and name == "module":
-            return wrapped
+        if (name, one.name.rpartition(".")[2]) in HOLDING:
+            held = one.argument(name, 0)
+            if held is not None:
+                return held
         if self.is_data(one, name):
             return self._held(one, name, node, frame)
         return thing(Method(one, name))

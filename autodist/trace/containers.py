@@ -13,7 +13,7 @@ from typing import Any
 from autodist.program import EMPTY, MANY, UNKNOWN, Operation, Value, constant, held, joined
 from autodist.source import is_generator
 from autodist.trace.names import Names, thing
-from autodist.trace.things import External, Frame, Mapping, Sequence, Slot, Stream, picked_by
+from autodist.trace.things import External, Frame, Heap, Mapping, Sequence, Slot, Stream, picked_by
 
 MOST_PARTS = 64
 """Of longer lists it is not told apart what is where."""
@@ -214,13 +214,20 @@ class Containers(Names):
         for each in listed if listed is not None else [self.element(value, node, frame)]:
             self.grow(made, each, "append" if listed is not None else method)
 
+    def chosen(self, one: Value, other: Value, test: Value) -> None:
+        """Note what a test chooses: of two lists the one to put something into."""
+        for each in one.things ^ other.things:
+            if isinstance(each, Heap):
+                each.choose(test)
+
     def _pick(self, made: Sequence) -> None:
         """Note what decides how much is put into a list, or taken off it, here."""
         later = self.guards[len(made.guards) :]
         made.pick(joined(each.subject if each.kind == "branch" else picked_by(each.subject) for each in later))
         for container, key in made.found_in.items():  # `lists[label].append(x)`
             made.pick(key)
-            container.place(key)
+            if container is not None:
+                container.place(key)
 
     # taking things out
 
@@ -261,9 +268,9 @@ class Containers(Names):
             self.read(container)
             return visit.after if visit.after is not None else visit.before
         found = self._entry(container, key, node, frame)
-        for each in found.things if key.operations else ():
-            if isinstance(each, Sequence):
-                each.found_in[container] = each.found_in.get(container, EMPTY) | Value(key.operations)
+        for each in found.things if key.operations or container.found_in else ():
+            if isinstance(each, Heap):
+                each.choose(key, container)
         told_apart = any(each not in (0, None) for _, each in found.constants)  # and not only what counts begin with
         if found.things or not found:
             return found
@@ -364,6 +371,7 @@ class Containers(Names):
             self.grow(owner, inputs[-1], name)
         elif name in ("pop", "popleft"):
             self._pick(owner)
+            owner.pick(thing(External(f"builtins.list.{name}")))  # what is left, the order of all elements tells
             popped = self.entry(owner, inputs[0] if inputs else constant(-1), node, frame)
             owner.forget_places()
             owner.version += 1

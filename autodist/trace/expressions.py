@@ -200,7 +200,9 @@ class Expressions(Containers):
         with self.within("branch", node.body, frame, test):
             body = self.eval(node.body, frame)
         with self.within("branch", node.orelse, frame, test):
-            return body | self.eval(node.orelse, frame)
+            other = self.eval(node.orelse, frame)
+        self.chosen(body, other, test)
+        return body | other
 
     def decided(self, node: ast.expr, test: Value, frame: Frame) -> bool | None:
         """Which way a branch goes. What a setting of the script says, a constant of a module, may change."""

@@ -246,6 +246,8 @@ class Statements(Expressions):
         else:
             other = True
         if falls and other:
+            for name in after.keys() & frame.names.keys() if test.operations else ():
+                self.chosen(after[name], frame.names[name], test)
             frame.names = merged(after, frame.names)
         elif falls:
             frame.names = after

@@ -152,6 +152,15 @@ class Heap:
     guards: Guards
     version: int = 0
     places: Value = field(default=EMPTY, kw_only=True)
+    found_in: dict[Heap | None, Value] = field(default_factory=dict, kw_only=True)
+    """The lists and dicts in which it is looked up, and by which keys; by which tests it is chosen under None."""
+
+    def choose(self, key: Value, container: Heap | None = None) -> None:
+        """Have it looked up by a key, or chosen by a test."""
+        above = container.found_in if container is not None else {}
+        for each, by in ((container, Value(key.operations)), *above.items()):
+            if by.operations:
+                self.found_in[each] = self.found_in.get(each, EMPTY) | by
 
     def place(self, key: Value) -> None:
         """Have something put under a key."""
@@ -251,8 +260,6 @@ class Sequence(Listing):
     anywhere: Value = EMPTY
     stores: dict[ast.AST, Region] = field(default_factory=dict)
     """The calls and additions by which it is given elements, and in which regions."""
-    found_in: dict[Heap, Value] = field(default_factory=dict)
-    """The lists and dicts in which it is looked up, and by which keys."""
 
     def contents(self) -> Iterator[Value]:
         """What it holds."""

@@ -178,6 +178,73 @@ KEPT = {
         PAIRS + "found[t, g] += 1",
         "print(found / found.sum(1, keepdims=True))",
     ),
+    "bucket bound": (
+        "found=[[], [], []]",
+        PAIRS + "bucket = found[t]\n    bucket.append(g == t)",
+        "print([len(v) for v in found], [sum(v) / len(v) for v in found])",
+    ),
+    "extend by label": (
+        "found=[[], [], []]",
+        "for k in range(3):\n    found[k].extend((guess[b == k] == k).tolist())",
+        "print([np.mean(v) for v in found])",
+    ),
+    "tuple lists": (
+        "good, bad = [], []",
+        "for g, t in zip(guess.tolist(), b.tolist()):\n    (good if g == t else bad).append(g)",
+        "print(len(good), len(bad), np.mean(good))",
+    ),
+    "dict of lists of dicts": (
+        "found={k: {'n': [], 'h': []} for k in range(3)}",
+        PAIRS + "found[t]['n'].append(g)\n    found[t]['h'].append(g == t)",
+        "print({k: np.mean(v['h']) for k, v in found.items()})",
+    ),
+    "printed nested": ("found=[[], [], []]", PAIRS + "found[t].append(g)", "print(found)"),
+    "numpy fill": ("scores.fill(0)", "scores[n.numpy()] = best.numpy()", "print(scores.sum(), scores.max())"),
+    "whole slice": ("seen[:] = 0", "seen[n] = best", "print(seen.sum())"),
+    "fill_ one": ("seen.fill_(1)", "seen[n] = best", "print(seen.sum())"),
+    "view placed": ("seen.zero_()\nflat = seen.view(8, 8)", "seen[n] = best", "print(flat.sum(1))"),
+    "sorted": ("found = []", "found.extend(best.tolist())", "print(sorted(found)[-3:], sorted(found)[0])"),
+    "sorted whole": ("found = []", "found.extend(best.tolist())", "found.sort(reverse=True)\nprint(found[:5])"),
+    "last slice": ("found = []", "found.extend(best.tolist())", "print(np.mean(found[-10:]), len(found[-10:]))"),
+    "popped": (
+        "last = []",
+        "for v in best.tolist():\n    last.append(v)\n    if len(last) > 16:\n        last.pop(0)",
+        "print(sum(last) / len(last))",
+    ),
+    "sliced window": ("last = []", "last = (last + best.tolist())[-16:]", "print(sum(last) / len(last))"),
+    "loop over deque": (
+        "last = deque(maxlen=16)",
+        "last.extend(best.tolist())",
+        "total = 0.0\nfor v in last:\n    total += v\nprint(total, len(last))",
+    ),
+    "two dim": (
+        "table = torch.zeros(64, 2)",
+        "table[n, 0] = best\ntable[n, 1] = (guess == b).float()",
+        "print(table[:, 0].sum(), table[:, 1].mean())",
+    ),
+    "max by key": (
+        "found = [0.0] * 3",
+        "for t, w in zip(b.tolist(), best.tolist()):\n    found[t] = max(found[t], w)",
+        "print(found)",
+    ),
+    "counts in list": ("found = [0] * 3", PAIRS + "found[t] += g == t", "print(found, sum(found))"),
+    "set add": ("ids = set()", "ids.update(n.tolist())", "print(len(ids))"),
+    "dict of first": (
+        "first = {}",
+        "for t, w in zip(b.tolist(), best.tolist()):\n    if t not in first:\n        first[t] = w",
+        "print(sorted(first.items()))",
+    ),
+    "rows of some": (
+        "kept = []",
+        "kept.append(best[guess != b])",
+        "whole = torch.cat(kept)\nprint(whole.mean(), len(whole), whole.shape[0], whole.median())",
+    ),
+    "list of bool": ("done = [False] * 64", "for k in n.tolist():\n    done[k] = True", "print(sum(done))"),
+    "by enumerate": (
+        "order = []",
+        "for j, k in enumerate(n.tolist()):\n    order.append((k, best[j].item()))",
+        "print(len(order), sum(v for _, v in order))",
+    ),
     "the middle": ("", "k = best.argmax()", "print(a[k].sum().item(), a[len(a) // 2].sum().item())"),
 }
 
