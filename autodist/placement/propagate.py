@@ -380,6 +380,9 @@ class _Propagation(InPlace):
             return self._scattered(operation, known)
         if known.cls == "scatter" and self._is_among_own(operation):
             return base, self._found.size(operation.inputs[0])
+        weights = (operation.keywords.get(name, Value()) for name in ("weight", "pos_weight"))
+        if known.cls in ("loss", "sample_loss") and any(map(self._is_apart, weights)):
+            return PerRank(known.name, "it weighs samples by what each rank has of its own"), ()
         given = list(arguments.operands(operation, known))
         call = arguments.call(operation, known)
         operands: list[Operand] = []

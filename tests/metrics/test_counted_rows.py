@@ -68,7 +68,7 @@ GATHERED = "guesses += gather_rows(scores.argmax(1)).tolist()\n    labels += gat
             EVALUATE,
             "print(evaluate(y.numpy(), scores.detach().numpy())['balanced'])",
             "1",
-            "evaluate(gather_rows(y).numpy(), gather_rows(scores).detach().numpy())",
+            "balanced_accuracy_score(gather_rows(labels), gather_rows(np.argmax(scores, -1)))",
         ),
         (SEEN, "pass", "sorted(seen(labels))", "labels += gather_rows(y).tolist()"),
     ],
@@ -78,7 +78,7 @@ def test_a_function_is_given_the_rows_of_all_ranks(
 ) -> None:
     """Its counts follow from those of the ranks in no simple way."""
     code, findings = converted(tmp_path, SCRIPT.format(helper=helper, start=0, step=step, shown=shown))
-    assert expected in code and "gather_rows(label" not in code and "reduce" not in code.partition("loader =")[0]
+    assert expected in code and "reduce" not in code.partition("loader =")[0]
     assert "computed from this rank's samples alone" not in findings
 
 
@@ -331,20 +331,20 @@ for x, y in loader:
         (
             "c = centre(model, loader)",
             "((model(x) - c) ** 2).sum(1).mean()",
-            ["        total = reduce_sum(total)\n        seen = reduce_sum(seen)\n    total /= seen\n"],
+            ["            total += reduce_sum(model(x).sum(0))\n"],
         ),
         (
             "criterion = nn.CrossEntropyLoss(weight=rarity(loader))",
             "criterion(model(x), y)",
             [
-                "    counts = reduce_sum(counts)\n    weights = []\n",
+                "counts += reduce_sum(np.bincount(y.numpy(), minlength=3))\n",
                 "weigh_by_count(criterion(model(x), y), criterion.wei",
             ],
         ),
         (
             "mean = 0.0\nfor x, _ in loader:\n    mean += x.mean(0)\nmean /= len(loader)",
             "nn.functional.cross_entropy(model(x - mean), y)",
-            ["    mean += x.mean(0)\nmean = reduce_mean(mean)\nmean /= len(loader)\n"],
+            ["    mean += reduce_mean(x.mean(0))\nmean /= len(loader)\n"],
         ),
     ],
 )
@@ -399,12 +399,21 @@ def test_samples_are_gathered_where_they_are_the_keys_of_a_dict(tmp_path: Path, 
     ("start", "step"),
     [
         ("Counter()", "for i in range(len(y)):\n        counts[y[i].item()] += 1"),
-        ("Counter()", "counts[y[0].item()] += 1"),
     ],
 )
 def test_keys_that_no_loop_over_samples_gives_are_warned_of(tmp_path: Path, start: str, step: str) -> None:
     text = SCRIPT.format(helper="from collections import Counter", start=start, step=step, shown="counts")
     assert "computed from this rank's samples alone" in converted(tmp_path, text)[1]
+
+
+@pytest.mark.parametrize(("key", "global_"), [("y[0]", "y[0]"), ("y[-1]", "gather_rows(y)[-1]")])
+def test_one_sample_of_a_batch_is_counted(tmp_path: Path, key: str, global_: str) -> None:
+    """The first one of all is that of rank 0."""
+    step = f"counts[{key}.item()] += 1"
+    text = SCRIPT.format(helper="from collections import Counter", start="Counter()", step=step, shown="counts")
+    code, said = converted(tmp_path, text)
+    assert f"counts[{global_}.item()] += 1" in code and "print(counts)" in code
+    assert "computed from this rank's samples alone" not in said
 
 
 @pytest.mark.parametrize("start", ["{0: 0, 1: 0, 2: 0}", "{k: 0 for k in range(3)}"])

@@ -81,7 +81,7 @@ ALIASES = [
     (NUMPY, "np.copyto(counts, counts + (b == 0).sum().item())", "reduce_sum(counts)"),
     (DICT, "hits = counts['hits']\n        " + EACH + "hits[label, guess] += 1", BY_KEY),
     (DICT, EACH + "counts['hits'][label, guess] += 1", BY_KEY),
-    (DICT, "for hits in counts.values():\n            hits[0] += (b == 0).sum().item()", "hits[0] += reduce_sum("),
+    (DICT, "for hits in counts.values():\n            hits[0] += (b == 0).sum().item()", BY_KEY),
     (
         ROWS,
         "for row in counts:\n            row[0] += (b == 0).sum().item()",

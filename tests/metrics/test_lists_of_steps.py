@@ -58,7 +58,8 @@ def test_a_list_of_chosen_samples(tmp_path: Path, keep: str) -> None:
 
 
 def test_a_list_that_some_batches_add_to(tmp_path: Path) -> None:
-    """Which batches do, all ranks decide by all samples; what is kept is a rank's own, and warned of."""
+    """Which batches do, all ranks decide by all samples; the largest one of all is kept."""
     keep = "if (y > 0).any():\n        kept.append(gap)"
     code, said = converted(tmp_path, SCRIPT.format(keep=keep, shown="print(sum(kept) / len(kept))"))
-    assert "gather_rows(y > 0).any()" in code and "computed from this rank's samples alone" in said
+    assert "if reduce_max((y > 0).any()):\n        kept.append(reduce_max(gap))" in code
+    assert "computed from this rank's samples alone: gather" in said

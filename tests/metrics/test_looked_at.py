@@ -26,7 +26,6 @@ for epoch in range(2):
         loss.backward()
         optimizer.step()
 """
-BOTH = ["images = gather_rows(images)", "labels = gather_rows(labels)"]
 SHOWN = """\
 def show(images, title):
     with open("seen.txt", "w") as file:
@@ -39,22 +38,29 @@ show(images, [names[label] for label in labels])
 
 
 @pytest.mark.parametrize(
-    ("look", "gathered"),
+    ("look", "shown"),
     [
-        ("images, labels = next(iter(loader))\nprint(images.shape, labels.size())", BOTH),
-        ("batches = iter(loader)\nimages, labels = next(batches)\nprint(*(names[labels[i]] for i in range(8)))", BOTH),
-        ("batch = next(iter(loader))\nimages, labels = batch\nprint(labels[0])", BOTH),
-        ("images, _ = next(iter(loader))\nprint(images[0])", BOTH[:1]),
-        (SHOWN, BOTH),
-        ("images, labels = next(iter(test_loader))\nprint(labels[0])", []),
-        ("images, labels = next(iter(loader))\nprint(images.shape[1])", []),
-        ("images, labels = next(iter(loader))\nsize = images[0].numel()", []),
+        (
+            "images, labels = next(iter(loader))\nprint(images.shape, labels.size())",
+            "print(gather_rows(images).shape, gather_rows(labels).size())",
+        ),
+        (
+            "batches = iter(loader)\nimages, labels = next(batches)\nprint(*(names[labels[i]] for i in range(8)))",
+            "print(*(names[gather_rows(labels)[i]] for i in range(8)))",
+        ),
+        ("batch = next(iter(loader))\nimages, labels = batch\nprint(labels[0])", "print(labels[0])"),
+        ("images, _ = next(iter(loader))\nprint(images[0])", "print(images[0])"),
+        ("images, _ = next(iter(loader))\nprint(images[1])", "print(gather_rows(images)[1])"),
+        (SHOWN, "    show(all_images, [names[label] for label in all_labels])"),
+        ("images, labels = next(iter(test_loader))\nprint(labels[0])", "print(labels[0])"),
+        ("images, labels = next(iter(loader))\nprint(images.shape[1])", "print(images.shape[1])"),
+        ("images, labels = next(iter(loader))\nsize = images[0].numel()", "size = images[0].numel()"),
     ],
 )
-def test_a_batch_that_is_looked_at(tmp_path: Path, look: str, gathered: list[str]) -> None:
-    """Its fields are gathered where they are bound, all of them, so that what is shown goes together."""
+def test_a_batch_that_is_looked_at(tmp_path: Path, look: str, shown: str) -> None:
+    """What is shown of it is gathered; its first sample is that of rank 0."""
     code, said = converted(tmp_path, SCRIPT.format(look=look))
-    assert [line.strip() for line in code.splitlines() if " = gather_rows(" in line] == gathered
+    assert f"\n{shown}\n" in code and ("gather_rows" in code) == ("gather" in shown or "all_" in shown)
     assert "this rank's samples alone" not in said
 
 
@@ -83,7 +89,7 @@ def test_pictures_of_a_step_under_one_name(tmp_path: Path) -> None:
     """What the name holds later is not used for what it holds now."""
     text = SCRIPT.format(look="").replace("for epoch in range(2):\n    for x, y in loader:\n", GRIDS)
     code, said = converted(tmp_path, text)
-    assert "list(gather_rows(x)[:4])" in code and "list(gather_rows(x)[4:])" in code
+    assert "all_x = gather_rows(x)\n" in code and "list(all_x[:4])" in code and "list(all_x[4:])" in code
     assert "this rank's samples alone" not in said
 
 

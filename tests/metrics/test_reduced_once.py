@@ -42,7 +42,7 @@ ONCE = [
     'writer.add_scalar("loss", loss.item(), step)\nprint(f"{step} {loss.item():.4f}")',
     "print(step, loss.item(), loss.item() ** 0.5)",
     "if loss.item() < best:\n    best = loss.item()\n    print(best)",
-    "losses.append(loss.item())\nif step % 2 == 0:\n    print(loss.item())",
+    "print(loss.item())\nif step % 2 == 0:\n    print(step, loss.item())",
     'if step % 2 == 0:\n    print(loss.item())\n    writer.add_scalar("loss", loss.item(), step)',
     'logs = {"loss": loss.item()}\nprint(logs)\nlosses.append(loss.item())\nprint(losses[-1])',
     'print("loss", loss.item())\nfor part in range(2):\n    print(part, loss.item())',
