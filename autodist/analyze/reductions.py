@@ -23,7 +23,7 @@ from autodist.solve.facts import is_number_of_samples, is_sum, is_weighted
 from autodist.solve.search import Cut
 from autodist.solve.sources import Sources, sources
 from autodist.solve.written import parts_of
-from autodist.source import shortened, walk
+from autodist.source import all_of, shortened, walk
 from autodist.spread import Spread
 from autodist.tensors import operations
 from autodist.values import NOTHING
@@ -108,13 +108,20 @@ def _lying(program: Program, run: Interpreter, given: Sources, plan: Plan, nodes
     lying = replace(given.plan, placed={**given.plan.placed, **weighed}, losses=sums)
     source, region = program.operations[0].source, program.operations[0].region
     demand = Demand("state", program.operations[0])
-    return made_global([Cut(source, each, Shard(0), demand, region) for each in nodes], program, lying)
+
+    def at(nodes: Iterable[ast.expr]) -> list[Cut]:
+        return [Cut(source, each, Shard(0), demand, region) for each in nodes]
+
+    if plan.batches:  # of which a rank takes its rows where the step is given them, and not where they are made
+        lying = made_global(at(plan.batches), program, replace(lying, placed=weighed), Shard(given.axis))
+    return made_global(at(nodes), program, lying)
 
 
 def _is_in_doubt(cut: Cut, run: Interpreter) -> bool:
     """Whether a sum that a loss goes by may be none: a number of all that ranks have filled up to their own lengths."""
     summed = cut.demand.kind == "loss" and spread_of(cut.placement) is Spread.SUM
-    return summed and run.values.get(cut.node, NOTHING).spread is Spread.LOCAL
+    parts = (run.values.get(each, NOTHING) for each in all_of(cut.node, ast.expr)) if summed else ()
+    return any(map(run.has_padding, parts))
 
 
 def _where_it_trains(cut: Cut, run: Interpreter) -> Cut:

@@ -152,7 +152,7 @@ def _returned(gathered: Sequence[Cut], program: Program) -> Iterator[tuple[Opera
     """Who is given what functions return that is made global there, or where they are called, and what that is."""
     for each in gathered:
         home = each.source.function(each.node) if _is_returned(each) else each.node
-        for op in program.at(each.node).operations:
+        for op in held(program.at(each.node)):
             for user in program.users[op] if _is_inside(op, home) else ():
                 if not _is_inside(user, home):
                     yield user, {op}
@@ -172,23 +172,25 @@ def _given(gathered: Sequence[Cut], program: Program) -> dict[Region, set[Operat
     }
 
 
-def made_global(gathered: Sequence[Cut], program: Program, plan: Plan) -> Plan:
-    """A plan under which all ranks have some values: where they are computed, or where somebody reads them."""
+def made_global(gathered: Sequence[Cut], program: Program, plan: Plan, lying: Placement | None = None) -> Plan:
+    """A plan under which all ranks have some values: where they are computed, or where somebody reads them. Another one
+    is that under which these are ``lying`` otherwise."""
+    lying = lying or Replicate()
     nodes = {node for each in gathered for node in (each.node, *each.read)}
     placed, taken = dict(plan.placed), {user: dict(held) for user, held in plan.taken.items()}
-    placed |= {each: Replicate() for each in program.operations if each.node in nodes and each.name != "iterate"}
+    placed |= {each: lying for each in program.operations if each.node in nodes and each.name != "iterate"}
     for user in program.operations:
         for part in read_by(user) if user.node not in nodes else (user.node,):
             if part in nodes:
-                read = dict.fromkeys(program.at(part).operations, Replicate())
+                read = dict.fromkeys(program.at(part).operations, lying)
                 taken.setdefault(user, {}).update(read)
     for user, back in _returned(gathered, program):
-        taken.setdefault(user, {}).update(dict.fromkeys(back, Replicate()))
+        taken.setdefault(user, {}).update(dict.fromkeys(back, lying))
     given = _given(gathered, program)
     for user in program.operations if given else ():
         for region in user.region.around():
             if region in given:
-                taken.setdefault(user, {}).update(dict.fromkeys(given[region], Replicate()))
+                taken.setdefault(user, {}).update(dict.fromkeys(given[region], lying))
     return replace(plan, placed=placed, taken=taken)
 
 
