@@ -26,6 +26,7 @@ from autodist.solve.written import parts_of
 from autodist.source import all_of, shortened, walk
 from autodist.spread import Spread
 from autodist.tensors import operations
+from autodist.trace.things import Object
 from autodist.values import NOTHING
 
 
@@ -112,8 +113,9 @@ def _lying(program: Program, run: Interpreter, given: Sources, plan: Plan, nodes
     def at(nodes: Iterable[ast.expr]) -> list[Cut]:
         return [Cut(source, each, Shard(0), demand, region) for each in nodes]
 
-    if plan.batches:  # of which a rank takes its rows where the step is given them, and not where they are made
-        lying = made_global(at(plan.batches), program, replace(lying, placed=weighed), Shard(given.axis))
+    told = [each for each in plan.batches if not any(isinstance(one, Object) for one in program.at(each).things)]
+    if told:  # of which a rank takes its rows where the step is given them, and not where they are made
+        lying = made_global(at(told), program, replace(lying, placed=weighed), Shard(given.axis))
     return made_global(at(nodes), program, lying)
 
 

@@ -39,7 +39,7 @@ def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:
         if alone.calls(operation):
             continue  # it communicates with nobody: what it is given is made global where it is called
         given = isinstance(operation.node, ast.Call) or operation.name == "setitem"  # `run["loss"] = loss`
-        guarded = given and _is_last_alone(operation, program, alone)
+        guarded = given and _is_last_alone(operation, program, alone) or _is_setting(operation)
         drawn = operation.name in (BATCH, CHOSEN)
         kind = (
             kinds.get(operation)
@@ -48,6 +48,18 @@ def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:
         )
         if kind and not (kind in ("test", "handed") and inside_forward(operation, program)):
             yield Demand(kind, operation)
+
+
+def _is_setting(operation: Operation) -> bool:
+    """Whether it sets what an optimizer goes by: `group["lr"] = 0.1 * loss.item()`"""
+    return operation.name == "setitem" and any(map(_is_of_groups, operation.inputs[0].operations))
+
+
+def _is_of_groups(operation: Operation) -> bool:
+    if operation.name.endswith(".param_groups"):
+        return True
+    inner = operation.inputs[0].operations if operation.name in ("iterate", "getitem") else ()
+    return any(map(_is_of_groups, inner))
 
 
 def _is_last_alone(operation: Operation, program: Program, alone: Alone) -> bool:

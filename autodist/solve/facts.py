@@ -20,7 +20,7 @@ from autodist.solve.written import contents, is_flat
 from autodist.source import Source
 from autodist.trace.things import Function, Mapping, Object, Sequence
 
-LEARNT = "gradients flow through it, and none would flow through the reduced value"
+LEARNT = "losses are computed from it: no gradient would flow through the reduced value, nor samples fit a rank's own"
 EITHER = "the same code runs on what all ranks have, which would be counted as often as there are ranks"
 ALONE = "rank 0 alone has it, and no other rank communicates there"
 IN_LOADER = "a loader's workers compute it, which cannot communicate"
@@ -107,11 +107,13 @@ class Facts:
         """Whether it is given what it gave in an earlier round of a loop."""
         return operation in self._program.cyclic
 
-    def stuck(self, node: ast.expr, placement: Placement, user: Operation, for_loss: bool = False) -> PerRank | None:
-        """Why an expression cannot be made global where it stands, if it cannot: what losses are computed with may be
-        ``for_loss``."""
+    def stuck(self, node: ast.expr, placement: Placement, user: Operation, kind: str = "") -> PerRank | None:
+        """Why an expression cannot be made global where it stands for a ``kind`` of demand, if it cannot: what losses
+        are computed with may be for these."""
+        for_loss = kind == "loss"
         flows = not for_loss or isinstance(placement, Shard) or not self.learnt.isdisjoint(self.at(node).operations)
-        if user in self.learnt and flows:
+        trained = kind in SHOWN and user in self._steps.reaching and isinstance(placement, Shard) and not self._steps.is_of_module(user)
+        if user in self.learnt and flows or trained:
             return PerRank(user.name, LEARNT)
         if isinstance(placement, Each) or self._placements.sample_loops & around(user).loops:
             return PerRank(user.name, ONE_BY_ONE)

@@ -143,7 +143,7 @@ class Search:
         """Why an expression cannot be made global where it stands, if it cannot."""
         if isinstance(getattr(node, "ctx", None), ast.Store):
             return PerRank(user.name, "it is changed where it stands")
-        return self._facts.stuck(node, placement, user, self._demand.kind == "loss")
+        return self._facts.stuck(node, placement, user, self._demand.kind)
 
     def _instead(
         self, node: ast.expr, value: Value, placement: Placement, lost: PerRank | None, user: Operation
