@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from autodist import operations
 from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
-from autodist.placement.call import ROWS
+from autodist.placement.call import ROWS, Call
 from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
+from autodist.placement.shapes import Sizes
 from autodist.placement.whole_numbers import WholeNumbers
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
 
@@ -123,3 +125,20 @@ class Reading:
                 if shape.name in arguments.SHAPES and len(shape.inputs) == 1:
                     return shape
         return None
+
+    def _laid_together(
+        self, operation: Operation, known: operations.Operation, call: Call
+    ) -> tuple[Placement | None, Sizes]:
+        """A list with an entry for each of a rank's samples as one tensor: `torch.stack(found)`, `torch.cat(found)`"""
+        sizes = self._found.size(operation.inputs[0])
+        axis = call.axis if isinstance(call.axis, int) else 0
+        if known.cls == "stack":
+            return Shard(axis, rows=self._rows_in(operation.inputs[0])), (*sizes[1:], None) if sizes else None
+        of = ",".join(sorted(f"%{each.number}" for each in held(operation.inputs[0])))
+        one = sizes is not None and sizes[1:][axis : axis + 1] == (1,)  # `torch.cat([x[:, None] for x in xs], 1)`
+        rows = self._rows_in(operation.inputs[0]) if one else f"pieces of {of}"
+        return Shard(axis, rows=rows), (*sizes[1 : axis + 1], None, *sizes[axis + 2 :]) if sizes else None
+
+    def _has_each(self, value: Value) -> bool:
+        """Whether a list has an entry for each of a rank's samples."""
+        return isinstance(self._found.joint(held(value)), Each)
