@@ -28,7 +28,7 @@ from autodist.placement.lattice import (
 )
 from autodist.placement.placements import Placements, joint
 from autodist.placement.plan import Plan, Sharded, changed
-from autodist.placement.reading import SOURCES
+from autodist.placement.reading import SOURCES, is_list
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.subscripts import subscript
 from autodist.placement.transfer import BETWEEN, FUNCTIONS, transfer
@@ -419,6 +419,8 @@ class _Propagation(InPlace):
         call = replace(call, operands=tuple(operands), sizes=numbers, parameters=known.parameters)
         alike = all(each.placement == Replicate() for each in operands)
         placement = Replicate() if alike else self._under_all(known, call, sizes)
+        if known.parameters.get("compares") and not alike and all(map(is_list, operation.inputs)):
+            return PerRank(known.name, "it compares lists of all samples"), ()
         if operation in self._cyclic and known.cls == "add":
             placement = self._accumulated(operation, call, placement)
         return placement, result_sizes(known, operation.name, call, tuple(sizes))

@@ -15,11 +15,22 @@ from autodist.placement.plan import Plan
 from autodist.placement.shapes import Sizes
 from autodist.placement.whole_numbers import WholeNumbers
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
+from autodist.trace.things import Sequence
 
 SOURCES = (BATCH, FIELDS)
 LOADED = (BATCH, FIELDS, SAMPLE)
 PADDING = ("pad_sequence", "pad_packed_sequence")
 """Names of what makes samples as long as the longest of them."""
+
+
+def is_list(value: Value) -> bool:
+    """Whether it is a list, and no tensor of as many numbers: `guess.tolist()`"""
+    listed = all(each.name.endswith(("builtins.list", ".tolist")) for each in value.operations)
+    return (
+        listed
+        and not value.constants
+        and (bool(value.operations) or any(isinstance(each, Sequence) for each in value.things))
+    )
 
 
 class Reading:
