@@ -114,6 +114,16 @@ class Reading:
         along = known.short in arguments.SEVERAL and (len(operation.inputs) > 1 or bool(operation.keywords))
         return along or known.cls == "sequence" or known.short == "LSTMCell"
 
+    def _holds_batches(self, value: Value) -> bool:
+        """Whether it is a list of tensors that have a rank's samples, as many on all ranks."""
+        listed = not value.operations and is_list(value)
+        return (
+            listed
+            and isinstance(self._found.joint(held(value)), Shard)
+            and isinstance(self._operand(value), Shard)
+            and not self._picked(value)
+        )
+
     def _is_one_of_many(self, value: Value) -> bool:
         """Whether it is one of a rank's samples, `x[0]`, which are all of one size: nobody has padded them to the
         longest."""
