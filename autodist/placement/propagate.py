@@ -28,7 +28,7 @@ from autodist.placement.lattice import (
 )
 from autodist.placement.placements import Placements, joint
 from autodist.placement.plan import Plan, Sharded, changed
-from autodist.placement.reading import SOURCES, is_list
+from autodist.placement.reading import SOURCES, is_list, shaped
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.subscripts import subscript
 from autodist.placement.transfer import BETWEEN, FUNCTIONS, transfer
@@ -369,8 +369,16 @@ class _Propagation(InPlace):
 
     def _known(self, operation: Operation, known: operations.Operation) -> tuple[Placement | None, Sizes]:
         if known.cls == "length" and operation.inputs:
-            if self._is_one_of_many(operation.inputs[0]) or self._holds_batches(operation.inputs[0]):
+            one = operation.inputs[0]
+            if (
+                self._is_one_of_many(one)
+                or self._holds_batches(one)
+                or operation.name == "builtins.len"
+                and shaped(one)
+            ):
                 return Replicate(), ()
+        if known.parameters.get("compares") and self._are_alike(operation):
+            return Replicate(), ()
         if known.cls in ("expand", "repeat") and (shard := self._spread_out(operation)) is not None:
             return shard, tuple(None for _ in arguments.sizes_of(operation))
         if known.cls in ("fill", "random") and (like := self._shaped_like(operation)) is not None:

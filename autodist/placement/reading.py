@@ -15,7 +15,7 @@ from autodist.placement.plan import Plan
 from autodist.placement.shapes import Sizes
 from autodist.placement.whole_numbers import WholeNumbers
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
-from autodist.trace.things import Sequence
+from autodist.trace.things import Mapping, Sequence
 
 SOURCES = (BATCH, FIELDS)
 LOADED = (BATCH, FIELDS, SAMPLE)
@@ -31,6 +31,12 @@ def is_list(value: Value) -> bool:
         and not value.constants
         and (bool(value.operations) or any(isinstance(each, Sequence) for each in value.things))
     )
+
+
+def shaped(value: Value) -> list[Value]:
+    """The tensors of which a value is the shape: `x.shape`"""
+    shapes = [each for each in value.operations if each.name in arguments.SHAPES and len(each.inputs) == 1]
+    return [each.inputs[0] for each in shapes] if len(shapes) == len(value.operations) and not value.things else []
 
 
 class Reading:
@@ -114,9 +120,15 @@ class Reading:
         along = known.short in arguments.SEVERAL and (len(operation.inputs) > 1 or bool(operation.keywords))
         return along or known.cls == "sequence" or known.short == "LSTMCell"
 
+    def _are_alike(self, operation: Operation) -> bool:
+        """Whether shapes are compared that all ranks find alike: they have as many samples of one as of another."""
+        tensors = [shaped(each) for each in operation.inputs]
+        found = {self._operand(each) for several in tensors for each in several}
+        return all(tensors) and len(found) == 1 and isinstance(next(iter(found)), Shard)
+
     def _holds_batches(self, value: Value) -> bool:
         """Whether it is a list of tensors that have a rank's samples, as many on all ranks."""
-        listed = not value.operations and is_list(value)
+        listed = not value.operations and any(isinstance(each, (Sequence, Mapping)) for each in value.things)
         return (
             listed
             and isinstance(self._found.joint(held(value)), Shard)
