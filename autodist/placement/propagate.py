@@ -28,7 +28,7 @@ from autodist.placement.lattice import (
 )
 from autodist.placement.placements import Placements, joint
 from autodist.placement.plan import Plan, Sharded, changed
-from autodist.placement.reading import SOURCES
+from autodist.placement.reading import SOURCES, is_list, shaped
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.subscripts import subscript
 from autodist.placement.transfer import BETWEEN, FUNCTIONS, transfer
@@ -208,6 +208,8 @@ class _Propagation(InPlace):
         first = self._operand(operation.inputs[0]) if operation.inputs else Replicate()
         if rows := counted(first):
             return Shard(0, rows=rows), (None,) * len(operation.inputs)
+        if isinstance(first, Shard) and not operation.inputs[0].operations and not self._has_each(operation.inputs[0]):
+            first = replace(first, axis=first.axis + 1)  # of rows of which each has a number of each sample
         return first, self._found.size(operation.inputs[0]) if operation.inputs else None
 
     def _of_ranks(self, operation: Operation) -> bool:
@@ -311,11 +313,12 @@ class _Propagation(InPlace):
             return placement, None
         if (state := self._state(base, operation)) is not None:
             return state
-        if any(self._gives_several(each) for each in base.operations):
-            return placement, self._found.size(base)
         key = operation.inputs[1] if len(operation.inputs) > 1 else Value()
+        if any(self._gives_several(each) for each in base.operations) and len(arguments.keys_of(key)) < 2:
+            return placement, self._found.size(base)
         if isinstance(placement, Each) and isinstance(self._operand(key) or Replicate(), (Each, Replicate)):
-            return placement, None  # of one sample, by what is that sample's
+            whole = Replicate(), self._found.size(base), key, lambda each: Replicate(), self._found.size
+            return placement, subscript(*whole)[1]  # of one sample, by what is that sample's
         return subscript(placement, self._found.size(base), key, self._operand, self._found.size)
 
     def _chosen(self, placement: Placement, key: Sequence[Value]) -> Placement:
@@ -367,7 +370,16 @@ class _Propagation(InPlace):
         return Partial("sum", sharded[axis]) if axis in sharded else Replicate()
 
     def _known(self, operation: Operation, known: operations.Operation) -> tuple[Placement | None, Sizes]:
-        if known.cls == "length" and self._is_one_of_many(operation.inputs[0]):
+        if known.cls == "length" and operation.inputs:
+            one = operation.inputs[0]
+            if (
+                self._is_one_of_many(one)
+                or self._holds_batches(one)
+                or operation.name == "builtins.len"
+                and shaped(one)
+            ):
+                return Replicate(), ()
+        if known.parameters.get("compares") and self._are_alike(operation):
             return Replicate(), ()
         if known.cls in ("expand", "repeat") and (shard := self._spread_out(operation)) is not None:
             return shard, tuple(None for _ in arguments.sizes_of(operation))
@@ -421,6 +433,8 @@ class _Propagation(InPlace):
         call = replace(call, operands=tuple(operands), sizes=numbers, parameters=known.parameters)
         alike = all(each.placement == Replicate() for each in operands)
         placement = Replicate() if alike else self._under_all(known, call, sizes)
+        if known.parameters.get("compares") and not alike and all(map(is_list, operation.inputs)):
+            return PerRank(known.name, "it compares lists of all samples"), ()
         if operation in self._cyclic and known.cls == "add":
             placement = self._accumulated(operation, call, placement)
         return placement, result_sizes(known, operation.name, call, tuple(sizes))
@@ -438,21 +452,6 @@ class _Propagation(InPlace):
             if rows := counted(self._size_as(each, place == at)):
                 return Shard(place, rows=rows)
         return None
-
-    def _laid_together(
-        self, operation: Operation, known: operations.Operation, call: Call
-    ) -> tuple[Placement | None, Sizes]:
-        """A list with an entry for each of a rank's samples as one tensor: `torch.stack(found)`, `torch.cat(found)`"""
-        sizes = self._found.size(operation.inputs[0])
-        axis = call.axis if isinstance(call.axis, int) else 0
-        if known.cls == "stack":
-            return Shard(axis, rows=self._rows_in(operation.inputs[0])), (*sizes[1:], None) if sizes else None
-        of = ",".join(sorted(f"%{each.number}" for each in held(operation.inputs[0])))
-        return Shard(axis, rows=f"pieces of {of}"), sizes[1:] if sizes else None
-
-    def _has_each(self, value: Value) -> bool:
-        """Whether a list has an entry for each of a rank's samples."""
-        return isinstance(self._found.joint(held(value)), Each)
 
     def _of_list(self, element: Placement, known: operations.Operation) -> Placement:
         """The sum or mean of what a list holds."""

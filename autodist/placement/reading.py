@@ -4,20 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from autodist import operations
 from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
-from autodist.placement.call import ROWS
+from autodist.placement.call import ROWS, Call
 from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
+from autodist.placement.shapes import Sizes
 from autodist.placement.whole_numbers import WholeNumbers
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
+from autodist.trace.things import Mapping, Sequence
 
 SOURCES = (BATCH, FIELDS)
 LOADED = (BATCH, FIELDS, SAMPLE)
 PADDING = ("pad_sequence", "pad_packed_sequence")
 """Names of what makes samples as long as the longest of them."""
+
+
+def is_list(value: Value) -> bool:
+    """Whether it is a list, and no tensor of as many numbers: `guess.tolist()`"""
+    listed = all(each.name.endswith(("builtins.list", ".tolist")) for each in value.operations)
+    return (
+        listed
+        and not value.constants
+        and (bool(value.operations) or any(isinstance(each, Sequence) for each in value.things))
+    )
+
+
+def shaped(value: Value) -> list[Value]:
+    """The tensors of which a value is the shape: `x.shape`"""
+    shapes = [each for each in value.operations if each.name in arguments.SHAPES and len(each.inputs) == 1]
+    return [each.inputs[0] for each in shapes] if len(shapes) == len(value.operations) and not value.things else []
 
 
 class Reading:
@@ -101,6 +120,22 @@ class Reading:
         along = known.short in arguments.SEVERAL and (len(operation.inputs) > 1 or bool(operation.keywords))
         return along or known.cls == "sequence" or known.short == "LSTMCell"
 
+    def _are_alike(self, operation: Operation) -> bool:
+        """Whether shapes are compared that all ranks find alike: they have as many samples of one as of another."""
+        tensors = [shaped(each) for each in operation.inputs]
+        found = {self._operand(each) for several in tensors for each in several}
+        return all(tensors) and len(found) == 1 and isinstance(next(iter(found)), Shard)
+
+    def _holds_batches(self, value: Value) -> bool:
+        """Whether it is a list of tensors that have a rank's samples, as many on all ranks."""
+        listed = not value.operations and any(isinstance(each, (Sequence, Mapping)) for each in value.things)
+        return (
+            listed
+            and isinstance(self._found.joint(held(value)), Shard)
+            and isinstance(self._operand(value), Shard)
+            and not self._picked(value)
+        )
+
     def _is_one_of_many(self, value: Value) -> bool:
         """Whether it is one of a rank's samples, `x[0]`, which are all of one size: nobody has padded them to the
         longest."""
@@ -123,3 +158,20 @@ class Reading:
                 if shape.name in arguments.SHAPES and len(shape.inputs) == 1:
                     return shape
         return None
+
+    def _laid_together(
+        self, operation: Operation, known: operations.Operation, call: Call
+    ) -> tuple[Placement | None, Sizes]:
+        """A list with an entry for each of a rank's samples as one tensor: `torch.stack(found)`, `torch.cat(found)`"""
+        sizes = self._found.size(operation.inputs[0])
+        axis = call.axis if isinstance(call.axis, int) else 0
+        if known.cls == "stack":
+            return Shard(axis, rows=self._rows_in(operation.inputs[0])), (*sizes[1:], None) if sizes else None
+        of = ",".join(sorted(f"%{each.number}" for each in held(operation.inputs[0])))
+        one = sizes is not None and sizes[1:][axis : axis + 1] == (1,)  # `torch.cat([x[:, None] for x in xs], 1)`
+        rows = self._rows_in(operation.inputs[0]) if one else f"pieces of {of}"
+        return Shard(axis, rows=rows), (*sizes[1 : axis + 1], None, *sizes[axis + 2 :]) if sizes else None
+
+    def _has_each(self, value: Value) -> bool:
+        """Whether a list has an entry for each of a rank's samples."""
+        return isinstance(self._found.joint(held(value)), Each)

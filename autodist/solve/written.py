@@ -101,7 +101,7 @@ def parts_apart(parts: list[ast.expr]) -> Iterator[ast.expr]:
 
 
 def read_by(operation: Operation) -> Iterator[ast.expr]:
-    """The expressions that an operation is computed from, in texts, lists and tuples that are written down there, too."""
+    """The expressions that an operation is computed from, those in texts, lists and tuples among them."""
     pending = assigned(operation)
     while pending:
         each = pending.pop()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from functools import cached_property
 from typing import Any
 
 from autodist.program import EMPTY, Operation, Value, constant
@@ -53,6 +55,10 @@ HOLDING |= {("dataset", "DataLoader"), ("dataset", "Subset")}
 """Attributes by which objects of libraries give what they were made with."""
 
 
+EVALUATING = re.compile(r"\.eval\b|\.train\(\s*[^)\s]|\.training\s*=[^=]")
+"""What may tell a module that it is evaluated."""
+
+
 def ordered(things: frozenset[Any]) -> list[Any]:
     """Things in an order that is the same in each run."""
     return sorted(things, key=_place) if len(things) > 1 else list(things)
@@ -78,6 +84,11 @@ class Attributes(Statements):
     def evaluates(self) -> bool:
         """Whether modules are evaluated here."""
         return self.told_to_evaluate and self.region.without_gradients
+
+    @cached_property
+    def _always_trains(self) -> bool:
+        """Whether the script tells no module that it is evaluated."""
+        return not any(EVALUATING.search(source.text) for source in self.project.sources)
 
     def of_Attribute(self, node: ast.Attribute, frame: Frame) -> Value:
         return self.attribute(self.eval(node.value, frame), node.attr, node, frame)
@@ -133,8 +144,8 @@ class Attributes(Statements):
         where the script says so to one of them at all."""
         if name == "training":
             self.read(self._mode)
-        if name == "training" and self.evaluates:
-            return constant(False)
+        if name == "training" and (self.evaluates or self._always_trains):
+            return constant(self._always_trains)
         return self.record(f"{one.library_names[0]}.{name}", node, frame, [thing(one)], owner=one, tag="held")
 
     def _of_class(self, cls: Class, name: str) -> Value:

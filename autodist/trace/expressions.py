@@ -330,9 +330,12 @@ class Expressions(Containers):
     def _filtered(self, generator: ast.comprehension, frame: Frame) -> bool | None:
         kept: bool | None = True
         for test in generator.ifs:
-            known = folding.truth(self.eval(test, frame))
+            value = self.eval(test, frame)
+            known = folding.truth(value)
             if known is False:
                 return False
+            if known is None:
+                self.tested(test, value)
             kept = kept if known else None
         return kept
 

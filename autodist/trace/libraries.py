@@ -128,8 +128,8 @@ class Libraries(Processes):
         if parts is not None:
             pairs = [self._pair(node, constant(at), each, ("pair", at)) for at, each in enumerate(parts)]
             return self.sequence(node, pairs)
-        over = Value(inputs[0].operations) if inputs else EMPTY
-        index = self.record("range.index", node, frame, inputs[1:], {"of": over} if over.operations else {})
+        over = inputs[0] if inputs else EMPTY
+        index = self.record("range.index", node, frame, inputs[1:], {"of": over} if any(held(over)) else {})
         element = self.element(inputs[0], node, frame) if inputs else EMPTY
         return self._stream(node, self._pair(node, index, element, "pair"), joined(inputs[:1]))
 
@@ -143,6 +143,9 @@ class Libraries(Processes):
         if "*" in keywords:  # `zip(*batch)`: one stream for each field
             fields = keywords["*"]
             parts = self.parts(fields)
+            if parts is None and fields.operations:  # of rows: one for each column
+                together = self.record("torch.stack", node, frame, [self.sequence(node, None, fields, "rows")])
+                return self.record("torch.Tensor.t", node, frame, [together])
             listed = [self._stream(node, each, fields, ("field", at)) for at, each in enumerate(parts or ())]
             return self.sequence(node, listed if parts is not None else None, EMPTY if parts is not None else fields)
         return self._stream(node, self._tuple(node, elements, "row"), joined(inputs))
@@ -386,6 +389,9 @@ class Libraries(Processes):
     def standard_deque(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         made, longest = self.builtin_list(node, frame, inputs[:1], {}), [*inputs[1:], *keywords.values()]
         return self._in_order("collections.deque", made) if longest and longest[0].constant is not None else made
+
+    def standard_zip_longest(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        return self.builtin_zip(node, frame, inputs, keywords)
 
     def standard_cycle(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         return self._stream(node, joined(self.element(each, node, frame) for each in inputs), joined(inputs))

@@ -28,6 +28,10 @@ ALIASES = frozenset(
 PARAMETERS = frozenset("parameters named_parameters buffers named_buffers state_dict".split())
 
 
+NAMESPACES = ("types.SimpleNamespace", "argparse.Namespace")
+"""Classes whose objects have the attributes that they are made with."""
+
+
 class Objects(Calls):
     """What is made of classes, and what calls of it give."""
 
@@ -90,6 +94,8 @@ class Objects(Calls):
         one: Object = self.make(node, lambda n, g: Object(n, g, name=name, roles=roles), name)
         one.source, one.settings = frame.source, frame.settings
         self._given(one, inputs, keywords)
+        for key, value in keywords.items() if name in NAMESPACES else ():
+            self.bind(one, one.attributes, key, value)
         self.effect("make", self.record(name + ".__init__", node, frame, inputs, keywords, owner=one))
         return one
 

@@ -153,10 +153,10 @@ for epoch in range(2):
 """
 
 
-def test_what_losses_are_computed_from_is_gathered_for_scores_alone(tmp_path: Path) -> None:
+def test_what_losses_are_computed_from_is_reduced_for_scores_alone(tmp_path: Path) -> None:
     after, said = conftest.converted(tmp_path, SCORED)
-    assert "dice.update(gather_rows(out[1]), gather_rows(y))" in after
-    assert after.count("gather_rows(") == 3
+    assert "(2 * reduce_sum(both) / reduce_sum(either)).item()" in after
+    assert "gather_rows(" not in after
     assert "warning" not in said
 
 
