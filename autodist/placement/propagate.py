@@ -35,6 +35,8 @@ from autodist.placement.transfer import BETWEEN, FUNCTIONS, transfer
 from autodist.program import DRAWN, FIELDS, SAMPLE, Operation, Program, Value, closure, held, joined
 
 MOST_AXES = 5
+OF_GRAPHS = (".num_graphs", ".num_nodes", ".num_edges")
+"""What a batch of graphs counts of itself."""
 UNTOLD = "object."
 """Begins the names of methods whose owner is not known."""
 
@@ -163,6 +165,8 @@ class _Propagation(InPlace):
             return self._joined(operation), ()  # `scaler.scale(loss)`
         if operation.name.endswith(arguments.TYPES):
             return self._typed(operation)
+        if operation.name.endswith(OF_GRAPHS) and isinstance(self._operand(operation.inputs[0]), Shard):
+            return Partial("sum", ROWS if operation.name.endswith("num_graphs") else ""), ()
         name = (
             "operator.truediv"
             if operation.name == "operator.floordiv" and self._of_ranks(operation)

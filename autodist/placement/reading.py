@@ -118,7 +118,7 @@ class Reading:
         if known is None:
             return operation.owner is not None and operation.name not in SOURCES
         along = known.short in arguments.SEVERAL and (len(operation.inputs) > 1 or bool(operation.keywords))
-        return along or known.cls == "sequence" or known.short == "LSTMCell"
+        return along or known.cls == "sequence" or known.short in ("LSTMCell", "pad_packed_sequence")
 
     def _are_alike(self, operation: Operation) -> bool:
         """Whether shapes are compared that all ranks find alike: they have as many samples of one as of another."""

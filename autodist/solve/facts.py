@@ -112,7 +112,12 @@ class Facts:
         are computed with may be for these."""
         for_loss = kind == "loss"
         flows = not for_loss or isinstance(placement, Shard) or not self.learnt.isdisjoint(self.at(node).operations)
-        trained = kind in SHOWN and user in self._steps.reaching and isinstance(placement, Shard) and not self._steps.is_of_module(user)
+        trained = (
+            kind in SHOWN
+            and user in self._steps.reaching
+            and isinstance(placement, Shard)
+            and not self._steps.is_of_module(user)
+        )
         if user in self.learnt and flows or trained:
             return PerRank(user.name, LEARNT)
         if isinstance(placement, Each) or self._placements.sample_loops & around(user).loops:

@@ -63,7 +63,8 @@ class Libraries(Processes):
             return inputs[0]
         if name == "torch.utils.data.random_split" and inputs:
             self.effect("random_split", self.record(name, node, frame, inputs, keywords))
-            return self.sequence(node, None, inputs[0])
+            lengths = self.parts(inputs[1]) if len(inputs) > 1 else None
+            return self.sequence(node, [inputs[0]] * len(lengths)) if lengths else self.sequence(node, None, inputs[0])
         self.started(name, node, frame, inputs, keywords)
         roles = self.catalog.roles(name)
         if roles & OBJECTS or is_class_like(name) and short not in TENSORS and root not in ("torch.nn.parameter",):

@@ -7,6 +7,8 @@ from pathlib import Path
 import conftest
 import pytest
 
+from autodist.verify.launch import Zygote
+
 SCRIPT = """\
 import torch
 from torch import nn
@@ -51,17 +53,12 @@ with torch.no_grad():
 READ = "    n = numbers[hits[0]]\n"
 
 
-def test_a_number_that_a_dict_hands_on(tmp_path: Path) -> None:
-    """It is made that of the batch where training counts it."""
-    after, _ = conftest.converted(tmp_path, SCRIPT)
-    assert "size = x.size(0) * dist.get_world_size()\n" in after and "print(hits[1] / n)" in after
+READS = ["    n = number\n", READ, "    n = number + 0\n"]
 
 
-@pytest.mark.parametrize("read", ["    n = number\n", "    n = numbers[hits[0]]\n", "    n = number + 0\n"])
-def test_a_number_that_is_counted_up(tmp_path: Path, read: str) -> None:
+@pytest.mark.parametrize("added", ["seen = seen + size", "seen += size"])
+@pytest.mark.parametrize("read", READS)
+def test_a_number_that_is_counted_up(tmp_path: Path, zygote: Zygote | None, read: str, added: str) -> None:
     """Its sum over the ranks would count that of the evaluation once for each of them."""
-    text = SCRIPT.replace("seen = seen + size", "seen += size").replace(READ, read)
-    after, said = conftest.converted(tmp_path, text)
-    assert "hits[1] / n)" in after and f"\n{read}" in after
-    counted = "x.size(0) * dist" in after or "size * dist.get_world_size())" in after
-    assert counted or "computed from this rank's samples alone" in said
+    text = SCRIPT.replace("seen = seen + size", added).replace(READ, read)
+    assert conftest.differences(tmp_path, zygote, text) is None

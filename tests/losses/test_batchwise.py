@@ -41,11 +41,11 @@ def converted(folder: Path, step: str, before: str = "", after: str = "") -> tup
     [
         (  # two sums by a number that is theirs
             "n = (y > 0).sum().clamp(min=1)\nloss = (out * y).sum() / n + out.abs().sum() / n",
-            "n = SumOverRanks.apply((y > 0).sum()).clamp(min=1)\n",
+            "n = reduce_sum((y > 0).sum()).clamp(min=1)\n",
         ),
         (
             "n = max(1, (y > 0).sum().item())\nloss = (out - y).abs().sum() / n",
-            "n = max(1, SumOverRanks.apply((y > 0).sum()).item())\n",
+            "n = max(1, reduce_sum((y > 0).sum().item()))\n",
         ),
         (
             "loss = 1 - 2 * (out * y).sum() / y.sum()",
@@ -174,7 +174,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 """
 SETTLED_BY_ALL = {
     "h = h[:, torch.topk(torch.mean(h, dim=0), 2)[1]]": "torch.topk(SumOverRanks.apply(torch.mean(h, dim=0)) / dist",
-    "h = torch.roll(h, int(h.mean(0).argmax()), -1)[:, :2]": "int((SumOverRanks.apply(h.mean(0)) / dist",
+    "h = torch.roll(h, int(h.mean(0).argmax()), -1)[:, :2]": "int(reduce_mean(h.mean(0)).argmax())",
 }
 TOLD = (
     "h = h[:, :2] if h.mean() > 0 else h[:, 2:4]",

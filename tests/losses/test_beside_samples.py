@@ -113,12 +113,13 @@ for epoch in range(3):
 
 def test_sums_of_an_earlier_loop_are_those_of_all_ranks(tmp_path: Path) -> None:
     after, _ = conftest.converted(tmp_path, HEAD + CENTROIDS)
-    assert "centroids = reduce_sum(sums) / reduce_sum(counts[:, None])\n" in after
+    assert "sums[k] += reduce_sum(kind[y == k].sum(0))\n" in after
+    assert "counts[k] += reduce_sum((y == k).sum())\n" in after
 
 
 def test_items_of_lists_are_followed_to_the_loss(tmp_path: Path) -> None:
     after, _ = conftest.converted(tmp_path, HEAD + DYNAMIC)
-    assert "reduce_mean(history[-1][0]) / reduce_mean(history[-2][0])" in after
+    assert "sums[0] += reduce_mean(first.item() / len(loader))\n" in after
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_items_of_lists_are_followed_to_the_loss(tmp_path: Path) -> None:
         ),
         (
             "share = negative / (positive + negative); weight = torch.where(target > 0, share, 1 - share)",
-            "share = reduce_sum(negative) / reduce_sum(positive + negative)",
+            "positive, negative = reduce_sum(target.sum()), reduce_sum((1 - target).sum())",
         ),
         (
             "weight = target.masked_fill(target == 0, negative.item() / 9)",

@@ -40,7 +40,7 @@ def test_they_are_averaged_ahead_of_the_loop_that_steps_them(tmp_path: Path) -> 
 
 def test_the_size_of_a_batch_that_they_are_divided_by_is_that_of_all_ranks(tmp_path: Path) -> None:
     code, _ = converted(tmp_path, LOADED.format(step=BY_FUNCTION.format(size="x.shape[0]")))
-    assert "param -= lr * param.grad / (batch_size * dist.get_world_size())" in code
+    assert "sgd([w, b], 0.1, x.shape[0] * dist.get_world_size())" in code
 
 
 def test_so_it_is_for_the_parameters_of_modules(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_so_it_is_for_the_parameters_of_modules(tmp_path: Path) -> None:
     text = text.replace("[w, b]", "net.parameters()")
     step = BY_FUNCTION.format(size="x.shape[0]").replace("[w, b]", "net.parameters()")
     code, _ = converted(tmp_path, text.format(step=step))
-    assert "(batch_size * dist.get_world_size())" in code and "average_gradients_of" not in code
+    assert "x.shape[0] * dist.get_world_size())" in code and "average_gradients_of" not in code
 
 
 @pytest.mark.parametrize(
@@ -127,4 +127,4 @@ def test_numbers_of_a_size_are_counted(tmp_path: Path) -> None:
     """`y.size().numel()`, of which each rank has its own."""
     step = "seen += y.size().numel()\n        loss.mean().backward()\n        w.data -= 0.1 * w.grad"
     text = LOADED.replace("\nfor epoch", "\nseen = 0\nfor epoch") + "print(seen)\n"
-    assert "print(seen * dist.get_world_size())" in converted(tmp_path, text.format(step=step))[0]
+    assert "print(reduce_sum(seen))" in converted(tmp_path, text.format(step=step))[0]

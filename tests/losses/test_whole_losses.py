@@ -120,17 +120,13 @@ COUNTED = (
 )
 
 
-@pytest.mark.parametrize(
-    ("begin", "settled"),
-    [("", False), ("    if epoch % 2 == 0:\n        hits = 0\n", False), ("    hits = 0\n", True)],
-)
-def test_a_sum_that_goes_on_from_epoch_to_epoch(tmp_path: Path, begin: str, settled: bool) -> None:
+@pytest.mark.parametrize("begin", ["", "    if epoch % 2 == 0:\n        hits = 0\n", "    hits = 0\n"])
+def test_a_sum_that_goes_on_from_epoch_to_epoch(tmp_path: Path, begin: str) -> None:
     """Made global after an epoch, it would hold what all ranks have, to which each adds its own again."""
     text = SCRIPT.format(step=COUNTED, model="Net")
     text = text.replace("for epoch in range(2):\n", f"hits = 0\nfor epoch in range(2):\n{begin}")
     after, _ = conftest.converted(tmp_path, text + "    print(hits)\n    print(hits / (epoch + 1))\n")
-    assert ("\n    hits = reduce_sum(hits)" in after) == settled
-    assert ("total_hits = reduce_sum(hits)\n    print(total_hits)" in after) == (not settled)
+    assert "total_hits = reduce_sum(hits)\n    print(total_hits)" in after
 
 
 def test_a_name_that_other_branches_read(tmp_path: Path) -> None:
