@@ -391,8 +391,8 @@ def _is_of_many(reduction: Reduction, script: TrainingScript) -> bool:
         for n in walk(each.value)
         if isinstance(n, ast.Name)
     }
-    behind = [each for each in _behind(reduction.node, bound, script) if isinstance(each, ast.Call)]
-    calls += behind
+    behind = list(_behind(reduction.node, bound, script))
+    calls += [each for each in behind if isinstance(each, ast.Call)]
     if any(_is_taken_off(each) for each in behind):
         return True
     if any(_is_taken_off(each) for name in {*spoken, *added_up} for each in _unpacked(name, reduction.source, script)):
@@ -443,7 +443,9 @@ def _unpacked(name: str, source: Source, script: TrainingScript) -> Iterator[ast
 
 
 def _is_taken_off(node: ast.expr) -> bool:
-    """`hits.cpu().numpy()`, which is an array even if it has no axis."""
+    """`hits.cpu().numpy()`, which is an array even if it has no axis, or a part of it."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
     return isinstance(node, ast.Call) and last_name(node.func) == "numpy" and not node.args
 
 

@@ -173,7 +173,7 @@ PLACEMENT = """
     in_place
     reading
     placements
-    subscripts | plan
+    subscripts | plan | whole_numbers
     arguments | shapes
     transfer
     samples | layout | products | sizes | between_ranks

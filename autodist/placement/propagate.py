@@ -322,7 +322,8 @@ class _Propagation(InPlace):
             return placement, self._found.size(base)
         if isinstance(placement, Each) and isinstance(self._operand(key) or Replicate(), (Each, Replicate)):
             whole = Replicate(), self._found.size(base), key, lambda each: Replicate(), self._found.size
-            return placement, subscript(*whole)[1]  # of one sample, by what is that sample's
+            several = len(arguments.keys_of(key)) > 1
+            return placement, subscript(*whole)[1] if several else None  # of one sample, by what is that sample's
         return subscript(placement, self._found.size(base), key, self._operand, self._found.size)
 
     def _chosen(self, placement: Placement, key: Sequence[Value]) -> Placement:

@@ -144,7 +144,9 @@ class Libraries(Processes):
         if "*" in keywords:  # `zip(*batch)`: one stream for each field
             fields = keywords["*"]
             parts = self.parts(fields)
-            if parts is None and fields.operations:  # of rows: one for each column
+            above = frame.source.parents.get(node)
+            unpacked = isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Tuple)
+            if parts is None and fields.operations and not unpacked:  # of rows: one for each column
                 together = self.record("torch.stack", node, frame, [self.sequence(node, None, fields, "rows")])
                 return self.record("torch.Tensor.t", node, frame, [together])
             listed = [self._stream(node, each, fields, ("field", at)) for at, each in enumerate(parts or ())]

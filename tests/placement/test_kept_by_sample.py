@@ -302,6 +302,9 @@ VIEWS = {
     "a view": "flat = found.view(-1)",
     "an array": "flat = found.numpy()",
     "a row": "flat = found[1]",
+    "a view of a view": "flat = found.view(-1).detach()",
+    "a row of an array": "flat = found.numpy()[1]",
+    "one of two": "other, flat = found[0], found.T",
 }
 
 
@@ -360,4 +363,5 @@ def test_what_steps_learn_from_later(tmp_path: Path, zygote: Zygote, case: str) 
     each = 'each = nn.functional.cross_entropy(out, b, reduction="none")'
     before = before.replace("loss = nn.functional.cross_entropy(out, b)", f"{each}\n        loss = {loss}")
     before = before.replace("DataLoader, TensorDataset", "DataLoader, Subset, TensorDataset, WeightedRandomSampler", 1)
+    assert "[gather_rows(n)" in conftest.converted(tmp_path, before)[0] or case == "which samples come next"
     assert conftest.differences(tmp_path, zygote, before) is None
