@@ -364,7 +364,7 @@ class _Propagation(InPlace):
         return Partial("sum", sharded[axis]) if axis in sharded else Replicate()
 
     def _known(self, operation: Operation, known: operations.Operation) -> tuple[Placement | None, Sizes]:
-        if known.cls == "length" and self._is_one_of_many(operation.inputs[0]):
+        if known.cls == "length" and self._is_as_long(operation.inputs[0]):
             return Replicate(), ()
         if known.cls in ("expand", "repeat") and (shard := self._spread_out(operation)) is not None:
             return shard, tuple(None for _ in arguments.sizes_of(operation))

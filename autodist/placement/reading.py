@@ -11,6 +11,7 @@ from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
 from autodist.placement.whole_numbers import WholeNumbers
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
+from autodist.trace.things import Sequence
 
 SOURCES = (BATCH, FIELDS)
 LOADED = (BATCH, FIELDS, SAMPLE)
@@ -38,6 +39,12 @@ class Reading:
         if picked and found is None or isinstance(found, Each) and value.things and not value.operations:
             return Shard(0, rows=picked or ROWS)  # a list with one for each sample
         return found
+
+    def _is_as_long(self, value: Value) -> bool:
+        """Whether it has one size on all ranks: one of their samples, and a list that holds no single samples."""
+        if value.operations or not value.things or not all(isinstance(each, Sequence) for each in value.things):
+            return self._is_one_of_many(value)
+        return not self._picked(value) and not isinstance(self._found.joint(held(value)), (Each, PerRank, type(None)))
 
     def _picked(self, value: Value) -> str:
         """By what a list has been given some of a rank's samples, and not others; empty if it has all of them."""

@@ -191,6 +191,8 @@ class Attributes(Statements):
             return wrapped
         if self.is_data(one, name):
             return self._held(one, name, node, frame)
+        if name in one.keywords and not one.roles:  # a record of a library
+            return one.keywords[name]
         return thing(Method(one, name))
 
     def is_data(self, one: Object, name: str) -> bool:
