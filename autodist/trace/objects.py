@@ -197,9 +197,12 @@ class Objects(Calls):
         return super().parts(value)
 
     def item_of_object(self, one: Object, key: Value, node: ast.AST, frame: Frame) -> Value:
+        self.read(one)
         entry = one.attributes.get(("entry", key.constant))
         if entry is not None:
             return entry.value
+        if one.cls is None and not one.roles and (field := self.field_of(one, key.constant)) is not None:
+            return field
         if any(name in CONTAINERS for name in one.library_names):
             layers, place = self.layers(one), key.constant
             table = [each for value in one.inputs for each in value.things if isinstance(each, Mapping)]
@@ -220,6 +223,10 @@ class Objects(Calls):
             if known is not None:
                 return known
         names = one.library_names
+        if name == "_asdict":
+            return self.make_mapping_of(one, node)
+        if name == "__setitem__" and len(inputs) == 2:
+            self.bind(one, one.attributes, ("entry", inputs[0].constant), inputs[1])
         if name in ("__iter__", "__next__"):
             return self.element_of(one, node, frame) if name == "__next__" else self.stream_of(one, node, frame)
         if "optimizer" in one.roles and name == "step" and (inputs or "closure" in keywords):
