@@ -99,7 +99,8 @@ def _given(program: Program, run: Interpreter) -> Sources:
             shared.setdefault(loader.node, set()).add(run.shares_out(loader))
     made = (each for each in program.operations if each.name.endswith(".__init__"))
     loaders = {each.owner for each in made if shared.get(each.node) == {True}}
-    return replace(given, training=given.training | loaders) if given.training else given
+    by_hand = given.batches or given.wholes
+    return given if by_hand and not given.training else replace(given, training=given.training | loaders)
 
 
 def _lying(program: Program, run: Interpreter, given: Sources, plan: Plan, nodes: Sequence[ast.expr]) -> Lying:

@@ -386,6 +386,8 @@ class _Propagation(InPlace):
                 return Replicate(), ()
         if known.parameters.get("compares") and self._are_alike(operation):
             return Replicate(), ()
+        if known.cls == "length" and operation.inputs and self._is_as_long(operation.inputs[0]):
+            return Replicate(), ()
         if known.cls in ("expand", "repeat") and (shard := self._spread_out(operation)) is not None:
             return shard, tuple(None for _ in arguments.sizes_of(operation))
         if known.cls in ("fill", "random") and (like := self._shaped_like(operation)) is not None:

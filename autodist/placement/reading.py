@@ -80,6 +80,12 @@ class Reading:
         apart = [each for each in inside if self._found.of[each] != Replicate()]
         return bool(apart) and all(each in self._cyclic for each in apart)
 
+    def _is_as_long(self, value: Value) -> bool:
+        """Whether it has one size on all ranks: one of their samples, and a list that holds no single samples."""
+        if value.operations or not value.things or not all(isinstance(each, Sequence) for each in value.things):
+            return self._is_one_of_many(value)
+        return not self._picked(value) and not isinstance(self._found.joint(held(value)), (Each, PerRank, type(None)))
+
     def _picked(self, value: Value) -> str:
         """By what a list has been given some of a rank's samples, and not others; empty if it has all of them."""
         tests = {op for thing in value.things for op in getattr(thing, "picked", Value()).operations}

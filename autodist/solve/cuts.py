@@ -52,6 +52,19 @@ def cuts(
     return [_narrowed(each, facts) for each in cheapest(narrowed, program, placements, facts.barred)]
 
 
+def _around(cut: Cut, facts: Facts) -> Iterator[Cut]:
+    """What to make global so that all ranks come to where something is made global: of the tests around it."""
+    inner: ast.AST = cut.node
+    for each in cut.source.ancestors(cut.node):
+        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return
+        if isinstance(each, (ast.If, ast.IfExp, ast.While)) and inner is not each.test:
+            tested = [op for op in facts.at(each.test).operations if not facts.is_alike(op)]
+            for op in sorted(tested, key=lambda op: op.number):
+                yield from Search(facts, Demand("test", op)).at(each.test, Value(frozenset(tested)), op)
+        inner = each
+
+
 def _lost(facts: Facts) -> Iterator[Demand]:
     """The losses that are means over all samples once numbers are global that no gradient flows through."""
     for each in facts.mixed_losses():
@@ -93,6 +106,14 @@ def solved(
         if not now:
             break
         plan = made_global(now, program, plan)
+    assert placements is not None
+    facts = Facts(program, placements, alone, frozenset(chosen))
+    for each in [*chosen.values()]:
+        around = list(_around(each, facts))
+        if all(test.is_met for test in around):
+            chosen |= {test.node: test for test in around if test.node not in chosen}
+        else:  # ranks that do not come there would be waited for
+            left.append(replace(chosen.pop(each.node), placement=next(e.placement for e in around if not e.is_met)))
     return [*chosen.values(), *left]
 
 
@@ -101,7 +122,7 @@ def _going_on_alike(program: Program, plan: Plan, placements: Placements) -> Pla
     facts = Facts(program, placements, Alone())
     taken = {user: dict(held) for user, held in plan.taken.items()}
     for each in facts.kept():
-        for user in facts.carried[each]:
+        for user in facts.carried.get(each, ()):
             taken.setdefault(user, {})[each] = Replicate()
     return replace(plan, taken=taken)
 
@@ -218,6 +239,9 @@ def _met(demand: Demand, facts: Facts) -> Iterator[Cut]:
         yield from search.at(demand.part, facts.at(demand.part), operation)
         return
     if demand.kind == "test" and isinstance(operation.node, ast.expr):
+        yield from search.at(operation.node, Value(frozenset([operation])), operation)
+        return
+    if demand.kind == "state" and isinstance(operation.node, ast.Call | ast.BinOp) and not facts.is_changing(operation):
         yield from search.at(operation.node, Value(frozenset([operation])), operation)
         return
     found = list(search.given_to(operation, demand.kind not in ("write", "state", "loss")))

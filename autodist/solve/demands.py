@@ -83,7 +83,9 @@ def _is_handed_over(operation: Operation, program: Program, table: Table) -> boo
     """Whether an operation that no table knows is given something, and nobody asks for what it gives: it does something
     with it that is not seen here, as a logger, a figure or a file does."""
     module = operation.owner is not None and "module" in getattr(operation.owner, "roles", ())
-    made = operation.name.endswith(".__init__")
+    made = operation.name.endswith(".__init__") or isinstance(
+        operation.source.parents.get(operation.node), ast.withitem
+    )
     if made or module or program.users[operation] or not isinstance(operation.node, ast.Call):
         return False
     return table.find(operation.name) is None and operation.name not in INNER

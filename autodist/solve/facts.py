@@ -15,7 +15,7 @@ from autodist.placement.placements import Placements
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
 from autodist.solve.alone import Alone
 from autodist.solve.demands import SHOWN, Demand
-from autodist.solve.steps import Steps, all_held, given
+from autodist.solve.steps import Steps, all_held, changes_in_place, given
 from autodist.solve.written import contents, is_flat
 from autodist.source import Source
 from autodist.trace.things import Function, Mapping, Object, Sequence
@@ -61,9 +61,10 @@ class Facts:
         return sorted(lists, key=lambda each: getattr(each.node, "lineno", 0))
 
     def kept(self) -> list[Operation]:
-        """What steps keep for later ones, which compute their losses from it: as a sum or mean over a rank's samples,
-        or otherwise different on each rank."""
-        found = (each for each in self.carried if isinstance(self.lies(each), (Partial, PerRank)))
+        """What steps keep for later ones, which compute their losses from it, or is put into what is trained: as a sum
+        or mean over a rank's samples, or otherwise different on each rank."""
+        kept = {*self.carried, *self._steps.begun}
+        found = (each for each in kept if isinstance(self.lies(each), (Partial, PerRank, Each)))
         return sorted(found, key=lambda op: op.number)
 
     def mixed_losses(self) -> list[Operation]:
@@ -102,6 +103,10 @@ class Facts:
         plan = self._placements.plan
         taken = plan.taken.get(user, {}) if plan is not None else {}
         return bool(taken) and all(taken.get(each) == Replicate() for each in held(value))
+
+    def is_changing(self, operation: Operation) -> bool:
+        """Whether it changes what it is given, or is given what it gave in an earlier round."""
+        return changes_in_place(operation) or operation.name == "setitem" or self.goes_round(operation)
 
     def goes_round(self, operation: Operation) -> bool:
         """Whether it is given what it gave in an earlier round of a loop."""

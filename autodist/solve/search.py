@@ -63,6 +63,12 @@ class Cut:
         return isinstance(self.placement, (Partial, Shard)) and not self.placement.exponent
 
 
+def is_in_place(operation: Operation) -> bool:
+    """Whether a method changes its owner, of which a reduced value would be a copy: `self.mean.data.copy_(mean)`"""
+    func = getattr(operation.node, "func", None)
+    return isinstance(func, ast.Attribute) and func.attr.endswith("_") and not func.attr.endswith("__")
+
+
 class Search:
     """For one demand, from what it is given back to what can be made global."""
 
@@ -80,7 +86,7 @@ class Search:
             if held(given) and self._facts.has_whole(operation, given):
                 continue
             part = next((each for each in parts if covers(self._unpacked(each), given)), None)
-            if part is owner is not None and but_owner:
+            if part is owner is not None and (but_owner or is_in_place(operation)):
                 parts.remove(owner)
             elif part is None:
                 holder = next((each for each in parts if holds(self._facts.at(each), given)), None)
@@ -351,7 +357,8 @@ class Search:
         if self._facts.goes_round(operation):
             for part in parts_apart(assigned(operation)):
                 before = self._facts.at(part)
-                if not any(map(self._facts.goes_round, before.operations)):
+                read = isinstance(part, (ast.Name, ast.Attribute, ast.Subscript))
+                if not read or not any(map(self._facts.goes_round, before.operations)):
                     yield from self.at(part, before, operation)
         elif operation.name in (BATCH, FIELDS, SAMPLE):
             return  # the loader stands there

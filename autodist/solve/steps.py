@@ -22,6 +22,10 @@ LEARNED = ("Parameter", ".weight", ".bias")
 """Ends of the names of operations that give what is trained."""
 
 
+LOADED = ("loader", "sample", "iterate", "range")
+GRADIENTS = (".grad", "autograd.grad", ".backward")
+
+
 class Steps:
     """What gradients are computed from."""
 
@@ -63,15 +67,16 @@ class Steps:
     def carried(self) -> Mapping[Operation, list[Operation]]:
         """The states that a step leaves to the next one, and what reads them there."""
         found: dict[Operation, list[Operation]] = {}
-        for user in sorted(self.states, key=lambda each: each.number):
-            for each in given(user) & self.states:
-                if each.number >= user.number:
+        kept = self.reaching - self.differentiated
+        for user in self.ordered:
+            for each in given(user) & kept:
+                if each.number >= user.number and not each.name.startswith(LOADED):
                     found.setdefault(each, []).append(user)
         return found
 
     def _is_trained(self, operation: Operation) -> bool:
         """Whether gradients begin there, for all that is known: at what is trained, and at what is not followed."""
-        if "module" in getattr(operation.owner, "roles", ()) or self.is_of_module(operation):
+        if "module" in getattr(operation.owner, "roles", ()) or self._is_learned(operation):
             return True
         return operation.name.partition(".")[0] not in FOLLOWED
 
@@ -141,8 +146,18 @@ class Steps:
 
     def is_of_module(self, operation: Operation) -> bool:
         """Whether it is trained, or a part of a module from its constructor: no parameter that steps compute anew."""
+        return self._is_learned(operation) or self._is_built(operation)
+
+    def _is_learned(self, operation: Operation) -> bool:
         learned = operation.name.endswith(LEARNED) and operation not in self.program.cyclic
-        return learned or operation in self._trained or self._is_built(operation)
+        return learned or operation in self._trained
+
+    @cached_property
+    def begun(self) -> list[Operation]:
+        """What puts numbers into what is trained, which are no gradients: `layer.weight /= layer(x).std()`"""
+        found = (each for each in self.program.operations if changes_in_place(each) and each.inputs)
+        found = (e for e in found if any(d.name.endswith(LEARNED) for d in _behind_data(e.inputs[0])))
+        return [each for each in found if not any(e.name.endswith(GRADIENTS) for e in self.upstream([each]))]
 
     @cached_property
     def _trained(self) -> frozenset[Operation]:
@@ -170,6 +185,17 @@ def is_constant(operation: Operation) -> bool:
         return True
     known = operations.load().find(operation.name)
     return known is not None and (known.cls in WITHOUT_NUMBERS or bool(known.parameters.get("compares")))
+
+
+def changes_in_place(operation: Operation) -> bool:
+    """Whether it changes what it is given in place."""
+    short = operation.name.rpartition(".")[2]
+    return short.endswith("_") and not short.startswith("__") or isinstance(operation.node, ast.AugAssign)
+
+
+def _behind_data(value: Value) -> Iterable[Operation]:
+    """What a value shares its memory with: `layer.weight` of `layer.weight.data`"""
+    return closure(value.operations, lambda each: given(each) if each.name.endswith((".data", ".detach")) else ())
 
 
 def given(operation: Operation) -> frozenset[Operation]:

@@ -208,7 +208,18 @@ class Attributes(Statements):
                 return held
         if self.is_data(one, name):
             return self._held(one, name, node, frame)
+        if not one.roles and (field := self.field_of(one, name)) is not None:
+            return field
         return thing(Method(one, name))
+
+    def field_of(self, one: Object, name: object) -> Value | None:
+        """What a record of a library holds under a name, or at a place: `Output(loss=loss).loss`, `output[0]`"""
+        slot = one.attributes.get(("entry", name)) or one.attributes.get(name)
+        if slot is not None:
+            return self.current(slot.value)
+        if type(name) is int and 0 <= name < len(one.keywords):
+            return list(one.keywords.values())[name]
+        return one.keywords.get(name) if isinstance(name, str) else None
 
     def is_data(self, one: Object, name: str) -> bool:
         """Whether an attribute of an object of a library is read for what it holds, and is no method: those that

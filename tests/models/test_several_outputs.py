@@ -25,7 +25,7 @@ class Net(nn.Module):
         {given}
 
 
-model = Net()
+model = Net(deep=True)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 criterion = nn.BCEWithLogitsLoss()
 loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.rand(64, 1)), batch_size=16, shuffle=True, drop_last=True)
