@@ -77,7 +77,9 @@ def _of_training(run: Interpreter, program: Program) -> Iterator[Demand]:
         elif isinstance(node, ast.expr) and not parts:
             parts = [node]
         for part in parts:
-            if (user := users.get(part)) is not None:
+            value = run.values.get(part, NOTHING)
+            graph = value.models and value.spread is Spread.MEAN  # which gradients flow through
+            if not graph and (user := users.get(part)) is not None:
                 yield Demand("loss", user, part)
 
 

@@ -106,6 +106,8 @@ def solved(
         if not now:
             break
         plan = made_global(now, program, plan)
+    lost = {each.demand for each in left if each.is_behind}  # what was begun for these is of no use
+    chosen = {node: each for node, each in chosen.items() if not (each.is_behind and each.demand in lost)}
     assert placements is not None
     facts = Facts(program, placements, alone, frozenset(chosen))
     for each in [*chosen.values()]:

@@ -242,6 +242,11 @@ class Facts:
             pending += fresh
         return sorted(roots, key=lambda op: op.number)
 
+    def taken_in(self, loop: Region) -> list[Operation]:
+        """What a loop takes of a rank's samples, one by one."""
+        taken = (each for each in self._program.operations if each.name == "iterate" and each.region is loop)
+        return [each for each in taken if isinstance(self.lies(each), Each)]
+
     def beside(self, loop: Operation) -> list[Operation]:
         """What a loop takes side by side: of several lists, `zip(guesses, labels)`."""
         found = [each for each in self._program.operations if each.name == "iterate" and each.node is loop.node]

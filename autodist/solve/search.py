@@ -147,7 +147,9 @@ class Search:
 
     def _stuck(self, node: ast.expr, placement: Placement, user: Operation) -> PerRank | None:
         """Why an expression cannot be made global where it stands, if it cannot."""
-        if isinstance(getattr(node, "ctx", None), ast.Store):
+        above = user.source.parents.get(node)
+        changed = isinstance(above, ast.Subscript) and above.value is node and isinstance(above.ctx, ast.Store)
+        if changed or isinstance(getattr(node, "ctx", None), ast.Store):
             return PerRank(user.name, "it is changed where it stands")
         return self._facts.stuck(node, placement, user, self._demand.kind)
 
@@ -266,6 +268,8 @@ class Search:
         """What to gather so that a loop goes over the samples of all ranks; nothing where it counts them off, or is
         given them by a loader."""
         roots, beside = self._facts.loops_of(value), list[Operation]()
+        if numbers := [each for each in roots if "of" in each.keywords]:  # `enumerate(labels)`
+            roots = [each for at in numbers for each in self._facts.taken_in(at.region)]
         for each in roots:
             if each.name != "iterate":
                 return

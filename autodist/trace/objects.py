@@ -241,7 +241,8 @@ class Objects(Calls):
         if "optimizer" in one.roles and name == "step" and (inputs or "closure" in keywords):
             closure = keywords.get("closure", joined(inputs[:1]))
             loss = self.call(closure, node, frame, [], {})
-            self.answered([closure])
+            if one.cls is not None or not one.name.startswith("torch.optim.") or one.name.endswith("LBFGS"):
+                self.answered([closure])  # by which it decides how far it steps
             self._note_method(one, name, self.record(f"{names[0]}.step", node, frame, inputs, keywords, owner=one))
             return loss
         one.settings = frame.settings if name == "__init__" else one.settings

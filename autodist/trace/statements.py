@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from autodist.program import EMPTY, Operation, Value, constant
+from autodist.program import EMPTY, Operation, Value, constant, joined
 from autodist.trace import folding
 from autodist.trace.expressions import Expressions
 from autodist.trace.machine import Context
@@ -149,6 +149,12 @@ class Statements(Expressions):
             if isinstance(each, Mapping) and isinstance(node.op, (ast.Add, ast.BitOr)):  # `counter += other`
                 self._take_over(each, value)
                 return
+        own = f"__i{folding.NAMES[type(node.op)]}__"
+        owners = [each for each in before.things if isinstance(each, Object) and each.cls and each.cls.find(own)]
+        if owners and not before.operations:  # `meter += loss`, of a class that says what this does
+            methods = (self.attribute(thing(each), own, node, frame) for each in owners)
+            self.assign(node.target, joined(self.call(each, node, frame, [value], {}) for each in methods), frame)
+            return
         result = self.binary(node, node.op, before, value, frame)
         held = Value(frozenset(each for each in before.operations if changes_in_place(each)))
         if held.operations and not isinstance(node.target, ast.Subscript):

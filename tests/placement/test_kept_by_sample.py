@@ -168,6 +168,11 @@ KEPT = {
         "",
     ),
     "wrong ones shown": ("", "for g, t in zip(guess, b):\n    if g != t:\n        print(g.item(), t.item())", ""),
+    "by numbers in a range": (
+        "found = [0] * 64",
+        "for j, k in enumerate(n):\n    if found[k] > best[j]:\n        found[k] = 0\n    found[k] = best[j].item()",
+        "print(sum(found))",
+    ),
     "a list by numbers in a range": (
         "found = {}",
         "rows = [o.max().item() for o in out.detach()]\nfor j, k in enumerate(n.tolist()):\n    found[k] = rows[j]",
@@ -260,11 +265,6 @@ def test_what_is_kept_is_that_of_all_samples(tmp_path: Path, zygote: Zygote, cas
 
 
 SAID = {
-    "by numbers in a range": (
-        "found = [0] * 64",
-        "for j, k in enumerate(n):\n    if found[k] > best[j]:\n        found[k] = 0\n    found[k] = best[j].item()",
-        "print(sum(found))",
-    ),
     "rows by number": ("seen.zero_()", "for j in range(len(n)):\n    seen[n[j]] = best[j]", "print(seen.sum())"),
     "wrong ones by number": (
         "found = []",
