@@ -366,7 +366,7 @@ class _Propagation(InPlace):
     def _known(self, operation: Operation, known: operations.Operation) -> tuple[Placement | None, Sizes]:
         if known.cls == "length" and self._is_as_long(operation.inputs[0]):
             return Replicate(), ()
-        if known.cls in ("expand", "repeat") and (shard := self._spread_out(operation)) is not None:
+        if known.cls in ("expand", "repeat", "repeat_each") and (shard := self._spread_out(operation)) is not None:
             return shard, tuple(None for _ in arguments.sizes_of(operation))
         if known.cls in ("fill", "random") and (like := self._shaped_like(operation)) is not None:
             placement = self._first(like)
@@ -419,17 +419,6 @@ class _Propagation(InPlace):
 
     def _is_apart(self, value: Value) -> bool:
         return not isinstance(self._operand(value) or Replicate(), Replicate)
-
-    def _spread_out(self, operation: Operation) -> Placement | None:
-        """What is replicated, repeated for each of a rank's samples: `token.expand(len(x), -1)`"""
-        if self._operand(operation.inputs[0]) != Replicate():
-            return None
-        told = arguments.sizes_of(operation)
-        at = self._plan.counts(operation, told)
-        for place, each in enumerate(told):
-            if rows := counted(self._size_as(each, place == at)):
-                return Shard(place, rows=rows)
-        return None
 
     def _laid_together(
         self, operation: Operation, known: operations.Operation, call: Call

@@ -80,6 +80,8 @@ def solved(program: Program, plan: Plan, catalog: Catalog, alone: Alone) -> list
             placements = as_reported(program, plan, catalog, placements)
         settled = frozenset(node for each in chosen.values() for node in (each.node, *each.read))
         fresh = [each for each in cuts(program, placements, alone, settled) if each.node not in chosen]
+        if _is_left_mixed([each for each in fresh if each.demand.kind == "loss"], program, plan, catalog, placements):
+            fresh = [each for each in fresh if each.demand.kind != "loss"]
         met = [each for each in fresh if each.is_met]
         left = [each for each in fresh if not each.is_met]
         entered = {region.function for region in _given(met, program)}
@@ -92,14 +94,24 @@ def solved(program: Program, plan: Plan, catalog: Catalog, alone: Alone) -> list
         if not now:
             break
         plan = made_global(now, program, plan)
-    facts = Facts(program, placements, alone, frozenset(chosen)) if placements is not None else None
-    for each in [*chosen.values()] if facts is not None else ():
+    facts = Facts(program, placements or as_reported(program, plan, catalog), alone, frozenset(chosen))
+    for each in [*chosen.values()]:
         around = list(_around(each, facts))
         if all(test.is_met for test in around):
             chosen |= {test.node: test for test in around if test.node not in chosen}
         else:  # ranks that do not come there would be waited for
             left.append(replace(chosen.pop(each.node), placement=next(e.placement for e in around if not e.is_met)))
     return [*chosen.values(), *left]
+
+
+def _is_left_mixed(
+    chosen: Sequence[Cut], program: Program, plan: Plan, catalog: Catalog, placements: Placements
+) -> bool:
+    """Whether losses are means no more than before once numbers of samples are global that they are computed from."""
+    if not any(is_number_of_samples(each.placement) for each in chosen):
+        return False
+    tried = as_reported(program, made_global(chosen, program, plan), catalog, placements)
+    return len(tried.mixed) >= len(placements.mixed) > 0
 
 
 def _going_on_alike(program: Program, plan: Plan, placements: Placements) -> Plan:

@@ -290,6 +290,9 @@ class Libraries(Processes):
                 several |= joined(
                     Value(things=frozenset(t for t in v.things if isinstance(t, (Function, Class)))) for v in held
                 )
+            elif isinstance(each, Object) and each.cls is not None:  # any of what it holds
+                self.read(each)
+                several |= joined(Value(slot.value.operations) for slot in each.attributes.values())
         return several or self.record("builtins.getattr", node, frame, inputs)
 
     def _told(self, base: Value, name: str, node: ast.AST, frame: Frame) -> Value:
