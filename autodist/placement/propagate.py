@@ -367,7 +367,7 @@ class _Propagation(InPlace):
         if known.cls == "length" and self._is_as_long(operation.inputs[0]):
             return Replicate(), ()
         if known.cls in ("expand", "repeat", "repeat_each") and (shard := self._spread_out(operation)) is not None:
-            return shard, tuple(None for _ in arguments.sizes_of(operation))
+            return shard, (None,) * (1 if known.cls == "repeat_each" else len(arguments.sizes_of(operation)))
         if known.cls in ("fill", "random") and (like := self._shaped_like(operation)) is not None:
             placement = self._first(like)
             return (placement if isinstance(placement, Shard) else Replicate()), self._found.size(like.inputs[0])

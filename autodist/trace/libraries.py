@@ -248,8 +248,11 @@ class Libraries(Processes):
         return self.make_mapping_of(one, node) if one is not None else EMPTY
 
     def builtin_globals(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        return self.builtin_locals(node, frame.module, inputs, keywords)
+
+    def builtin_locals(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         made: Mapping = self.make(node, Mapping)
-        for name, value in frame.module.names.items():
+        for name, value in frame.names.items():
             self.bind(made, made.entries, name, value)
         return thing(made)
 
