@@ -388,8 +388,8 @@ class _Propagation(InPlace):
             return Replicate(), ()
         if known.cls == "length" and operation.inputs and self._is_as_long(operation.inputs[0]):
             return Replicate(), ()
-        if known.cls in ("expand", "repeat") and (shard := self._spread_out(operation)) is not None:
-            return shard, tuple(None for _ in arguments.sizes_of(operation))
+        if known.cls in ("expand", "repeat", "repeat_each") and (shard := self._spread_out(operation)) is not None:
+            return shard, (None,) * (1 if known.cls == "repeat_each" else len(arguments.sizes_of(operation)))
         if known.cls in ("fill", "random") and (like := self._shaped_like(operation)) is not None:
             placement = self._first(like)
             return (placement if isinstance(placement, Shard) else Replicate()), self._found.size(like.inputs[0])
@@ -448,17 +448,6 @@ class _Propagation(InPlace):
 
     def _is_apart(self, value: Value) -> bool:
         return not isinstance(self._operand(value) or Replicate(), Replicate)
-
-    def _spread_out(self, operation: Operation) -> Placement | None:
-        """What is replicated, repeated for each of a rank's samples: `token.expand(len(x), -1)`"""
-        if self._operand(operation.inputs[0]) != Replicate():
-            return None
-        told = arguments.sizes_of(operation)
-        at = self._plan.counts(operation, told)
-        for place, each in enumerate(told):
-            if rows := counted(self._size_as(each, place == at)):
-                return Shard(place, rows=rows)
-        return None
 
     def _of_list(self, element: Placement, known: operations.Operation) -> Placement:
         """The sum or mean of what a list holds."""

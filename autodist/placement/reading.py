@@ -9,7 +9,7 @@ from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.placement.call import ROWS, Call
-from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
 from autodist.placement.shapes import Sizes
@@ -181,3 +181,19 @@ class Reading:
     def _has_each(self, value: Value) -> bool:
         """Whether a list has an entry for each of a rank's samples."""
         return isinstance(self._found.joint(held(value)), Each)
+
+    def _spread_out(self, operation: Operation) -> Placement | None:
+        """What is replicated, repeated for each of a rank's samples: `token.expand(len(x), -1)`"""
+        if self._operand(operation.inputs[0]) != Replicate():
+            return None
+        if operation.name.endswith("repeat_interleave"):  # `torch.arange(4).repeat_interleave(n)`
+            rows, over = counted(self._operand(operation.inputs[-1])), operation.inputs[0].operations
+            numbers = {each.inputs[0].constant for each in over if each.name.endswith(".arange") and each.inputs}
+            order = f"{numbers.pop()} in turn" if len(numbers) == 1 else "each in turn"
+            return Shard(0, order=order, rows=rows) if rows and len(operation.inputs) > 1 else None
+        told = arguments.sizes_of(operation)
+        at = self._plan.counts(operation, told)
+        for place, each in enumerate(told):
+            if rows := counted(self._size_as(each, place == at)):
+                return Shard(place, rows=rows)
+        return None

@@ -94,6 +94,7 @@ def solved(
             placements = as_reported(program, plan, catalog, placements)
         settled = frozenset(node for each in chosen.values() for node in (each.node, *each.read))
         fresh = [each for each in cuts(program, placements, alone, settled, asked, training) if each.node not in chosen]
+        fresh = _without_counts(fresh, placements, program, plan, catalog)
         met = [each for each in fresh if each.is_met]
         left = [each for each in fresh if not each.is_met]
         entered = {region.function for region in _given(met, program)}
@@ -117,6 +118,23 @@ def solved(
         else:  # ranks that do not come there would be waited for
             left.append(replace(chosen.pop(each.node), placement=next(e.placement for e in around if not e.is_met)))
     return [*chosen.values(), *left]
+
+
+def _without_counts(
+    fresh: list[Cut], placements: Placements, program: Program, plan: Plan, catalog: Catalog
+) -> list[Cut]:
+    """Some cuts, without numbers of samples that losses are no means with: by which a rank's own samples are laid out,
+    or picked."""
+    counts = [each for each in fresh if each.is_met and is_number_of_samples(each.placement)]
+    losses = [each for each in fresh if each.demand.kind == "loss"]
+    if not counts:
+        return fresh
+    tried = as_reported(program, made_global(counts, program, plan), catalog, placements)
+    if len(tried.mixed) > len(placements.mixed):
+        lost = PerRank("count", OTHERWISE)
+        return [replace(each, placement=lost) if each in counts else each for each in fresh]
+    helps = not placements.mixed or len(tried.mixed) < len(placements.mixed) or not set(losses) & set(counts)
+    return fresh if helps else [each for each in fresh if each not in losses]
 
 
 def _going_on_alike(program: Program, plan: Plan, placements: Placements) -> Plan:

@@ -157,7 +157,11 @@ class Steps:
         """What puts numbers into what is trained, which are no gradients: `layer.weight /= layer(x).std()`"""
         found = (each for each in self.program.operations if changes_in_place(each) and each.inputs)
         found = (e for e in found if any(d.name.endswith(LEARNED) for d in _behind_data(e.inputs[0])))
-        return [each for each in found if not any(e.name.endswith(GRADIENTS) for e in self.upstream([each]))]
+        return [each for each in found if not self.follows_gradients(each)]
+
+    def follows_gradients(self, operation: Operation) -> bool:
+        """Whether it is computed from gradients, which are averaged or refused elsewhere."""
+        return any(each.name.endswith(GRADIENTS) for each in closure([operation], given))
 
     @cached_property
     def _trained(self) -> frozenset[Operation]:

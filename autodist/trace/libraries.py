@@ -260,8 +260,11 @@ class Libraries(Processes):
         return self.make_mapping_of(one, node) if one is not None else EMPTY
 
     def builtin_globals(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        return self.builtin_locals(node, frame.module, inputs, keywords)
+
+    def builtin_locals(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         made: Mapping = self.make(node, Mapping)
-        for name, value in frame.module.names.items():
+        for name, value in frame.names.items():
             self.bind(made, made.entries, name, value)
         return thing(made)
 
@@ -302,6 +305,9 @@ class Libraries(Processes):
                 several |= joined(
                     Value(things=frozenset(t for t in v.things if isinstance(t, (Function, Class)))) for v in held
                 )
+            elif isinstance(each, Object) and each.cls is not None:  # any of what it holds
+                self.read(each)
+                several |= joined(Value(slot.value.operations) for slot in each.attributes.values())
         return several or self.record("builtins.getattr", node, frame, inputs)
 
     def _told(self, base: Value, name: str, node: ast.AST, frame: Frame) -> Value:
