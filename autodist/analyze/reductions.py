@@ -108,8 +108,8 @@ def _given(program: Program, run: Interpreter) -> Sources:
 def _lying(program: Program, run: Interpreter, given: Sources, plan: Plan, nodes: Sequence[ast.expr]) -> Lying:
     """What placements are propagated from, where some expressions are global already, and losses are weighed."""
     weighed = {op: Partial("mean", ROWS) for node in plan.weighed for op in program.at(node).operations}
-    sums = {op: Partial("sum") for event in run.of("backward") for op in _sums(event, program)}
-    lying = replace(given.plan, placed={**given.plan.placed, **weighed}, losses=sums)
+    known = {op: found for event in run.of("backward") for op, found in _losses(event, program)}
+    lying = replace(given.plan, placed={**given.plan.placed, **weighed}, losses=known)
     source, region = program.operations[0].source, program.operations[0].region
     demand = Demand("state", program.operations[0])
 
@@ -146,16 +146,12 @@ def _where_it_trains(cut: Cut, run: Interpreter) -> Cut:
     return replace(cut, node=node, source=source, placement=lying, switch=switch)
 
 
-def _sums(event: Event, program: Program) -> frozenset[Operation]:
-    """The losses of a backward pass that are sums over samples."""
+def _losses(event: Event, program: Program) -> Iterator[tuple[Operation, Placement]]:
+    """The losses of a backward pass, and whether they are means or sums over samples."""
     node = event.node
-    if (
-        event.value.spread is not Spread.SUM
-        or not isinstance(node, ast.Call)
-        or not isinstance(node.func, ast.Attribute)
-    ):
-        return frozenset()
-    return program.at(node.func.value).operations
+    known = {Spread.SUM: Partial("sum"), Spread.MEAN: Partial("mean", ROWS)}.get(event.value.spread)
+    if known is not None and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        yield from ((each, known) for each in program.at(node.func.value).operations)
 
 
 def _is_divided(cut: Cut, plan: Plan) -> bool:

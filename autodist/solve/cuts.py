@@ -240,13 +240,21 @@ def as_reported(program: Program, plan: Plan, catalog: Catalog, before: Placemen
     means like others."""
     placements = propagate(program, plan, catalog=catalog, before=before)
     losses = (each for effect in program.of("backward") for each in held(joined(effect.operation.inputs[:1])))
-    lost = (each for each in losses if isinstance(placements.of.get(each), PerRank))
+    lost = (each for each in losses if _is_otherwise(placements.of.get(each), plan.losses.get(each)))
     mixed = {each: plan.losses.get(each, Partial("mean", ROWS)) for each in lost}
     if not mixed:
         return placements
     found = propagate(program, replace(plan, placed={**plan.placed, **mixed}), catalog=catalog, before=placements)
     found.mixed = frozenset(mixed)
     return found
+
+
+def _is_otherwise(lying: Placement | None, known: Placement | None) -> bool:
+    """Whether a loss relates samples, or is the sum of what a layer gives that is ``known`` to be a mean."""
+    summed = (
+        isinstance(lying, Partial) and isinstance(known, Partial) and (lying.reduce, known.reduce) == ("sum", "mean")
+    )
+    return isinstance(lying, PerRank) or summed
 
 
 def _met(demand: Demand, facts: Facts) -> Iterator[Cut]:
