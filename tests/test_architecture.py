@@ -173,8 +173,8 @@ PLACEMENT = """
     in_place
     reading
     placements
-    subscripts | plan | whole_numbers
-    arguments | shapes
+    subscripts | plan
+    arguments | shapes | whole_numbers
     transfer
     samples | layout | products | sizes | between_ranks
     along
@@ -185,7 +185,8 @@ PLACEMENT = """
 
 SOLVE = """
     cuts
-    search | costs
+    memories | costs
+    search
     facts
     sources | demands
     batches | alone | written

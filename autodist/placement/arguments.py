@@ -70,9 +70,9 @@ def places(value: Value) -> Iterator[Value]:
             yield each.keys if isinstance(each, things.Mapping) and each.entries else Value()
 
 
-def is_zero(value: Value) -> bool:
-    """Whether it is what sums begin with."""
-    zeros = [each for each in value.operations if gives_zeros(each)]
+def is_zero(value: Value, within: int = 9) -> bool:
+    """Whether it is what sums begin with, by so many operations that change no number: rounds of loops have no end."""
+    zeros = [each for each in value.operations if within and gives_zeros(each, within - 1)]
     if len(zeros) != len(value.operations) or value.things or not (zeros or value.constants):
         return False
     return all(each[1] in (0, None) for each in value.constants)
@@ -83,19 +83,19 @@ def begins_with_zero(value: Value) -> bool:
     return all(each[1] in (0, None) for each in value.constants)
 
 
-def gives_zeros(operation: Operation) -> bool:
+def gives_zeros(operation: Operation, within: int = 9) -> bool:
     """`torch.zeros(3)`, `torch.zeros(1).to(device)`, `torch.tensor(0.0)`"""
     if operation.name.endswith((".zero_", ".fill_")):
-        return operation.name.endswith(".zero_") or is_zero(operation.argument("value", 1) or Value())
+        return operation.name.endswith(".zero_") or is_zero(operation.argument("value", 1) or Value(), within)
     if operation.name.endswith(ZEROS):
         return not any(each.operations for each in operation.inputs)
     if operation.name == "setitem":  # `counts[:] = 0`
-        return is_whole(operation.inputs[1]) and is_zero(operation.inputs[2])
+        return is_whole(operation.inputs[1]) and is_zero(operation.inputs[2], within)
     if operation.name == "list.repeat":  # `[0.0] * n`
         listed = parts(operation.inputs[0])
         return bool(listed) and all(map(is_zero, listed or ()))
     if operation.name.endswith((".to", ".cuda", ".double", ".float", ".tensor", ".array")) and operation.inputs:
-        return is_zero(operation.inputs[0])
+        return is_zero(operation.inputs[0], within)
     return False
 
 

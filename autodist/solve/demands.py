@@ -34,6 +34,7 @@ def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:
     for effect in program.effects:
         if kind := KINDS.get(effect.kind, effect.kind if effect.kind in SHOWN else ""):
             kinds.setdefault(effect.operation, kind)
+    kinds |= {each: "log" for each in program.operations if each.name.startswith("threading.Thread.")}
     yield from (Demand("handed", each) for each in _called_alone(program, alone))
     for operation in program.operations:
         if alone.calls(operation):

@@ -63,10 +63,17 @@ class Facts:
     def kept(self) -> list[Operation]:
         """What steps keep for later ones, which compute their losses from it, or is put into what is trained: as a sum
         or mean over a rank's samples, or otherwise different on each rank."""
-        kept = {each for each in self.carried if not self._steps.follows_gradients(each)} | {*self._steps.begun}
+        kept = {each for each in self.carried if not self._steps.follows_gradients(each)}
+        kept |= {each for each in self._steps.begun if self._has_samples(each)}
         kept = {each for each in kept if self.barred(each.node, each.source) is None}
         found = (each for each in kept if isinstance(self.lies(each), (Partial, PerRank, Each)))
         return sorted(found, key=lambda op: op.number)
+
+    def _has_samples(self, operation: Operation) -> bool:
+        """Whether it is computed from batches, and not from a tensor that is as long as one by chance."""
+        placed = self._placements.plan.placed if self._placements.plan is not None else {}
+        computed = closure(all_held([*operation.operands][1:]), given)
+        return any(each.name in (BATCH, FIELDS, SAMPLE) or each in placed for each in computed)
 
     def mixed_losses(self) -> list[Operation]:
         """The losses that are different on each rank by what they are computed of."""
