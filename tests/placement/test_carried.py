@@ -62,15 +62,15 @@ GATHERED = {
     ("forward", "self.keep(out.detach())"): {
         "self.state.mul_(0.9).add_(new.sum(0), alpha=0.1)": "add_(reduce_sum(new.sum(0)), alpha=0.1)",
         "self.state.copy_(0.9 * self.state + 0.1 * new.mean(0))": "copy_(reduce_mean(0.9 * self.state",
-        "self.state = 0.9 * self.state + 0.1 * new.mean(dim=0)": "self.state = reduce_mean(0.9 * self.state",
+        "self.state = 0.9 * self.state + 0.1 * new.mean(dim=0)": "self.state = 0.9 * self.state + reduce_mean(0.1 * new.mean(dim=0))",
         "self.state += new.sum(0)": "self.state += reduce_sum(new.sum(0))",
         "n = len(new); p = int(self.place); self.rows[p : p + n] = new; self.place[0] = (p + n) % 64": (
-            "self.keep(gather_rows(out.detach()))"
+            "self.rows[p : p + n] = gather_rows(new)"
         ),
-        "self.rows = torch.cat([new, self.rows])[:64]": "self.keep(gather_rows(out.detach()))",
+        "self.rows = torch.cat([new, self.rows])[:64]": "self.rows = torch.cat([gather_rows(new), self.rows])[:64]",
     },
     ("step", "state = 0.9 * state + 0.1 * out.detach().mean(0)"): {
-        "pass": "state = reduce_mean(0.9 * state + 0.1 * out.detach().mean(0))"
+        "pass": "state = 0.9 * state + reduce_mean(0.1 * out.detach().mean(0))"
     },
     ("step", "rows[index] = out.detach()"): {"pass": "rows[gather_rows(index)] = gather_rows(out.detach())"},
     ("step", "rows.index_copy_(0, index, out.detach())"): {
@@ -131,7 +131,7 @@ def test_gathered(tmp_path: Path, place: str, line: str, keep: str, expected: st
     ("place", "line", "expected"),
     [
         ("forward", "self.state = 0.9 * self.state + 0.1 * out.detach().std(0)", "gather_rows(out.detach()).std(0)"),
-        ("step", "state = 0.9 * state + 0.1 * out.detach().std(0)", "out = RowsOfAllRanks.apply(model(x))"),
+        ("step", "state = 0.9 * state + 0.1 * out.detach().std(0)", "gather_rows(out.detach()).std(0)"),
     ],
 )
 def test_spread_of_all_rows(tmp_path: Path, place: str, line: str, expected: str) -> None:
@@ -359,5 +359,5 @@ def test_what_a_layer_keeps_of_samples_and_of_other_layers(tmp_path: Path, path:
     (tmp_path / "train.py").write_text(CENTRED.format(path=path, model=model))
     result = convert(Project.load(tmp_path / "train.py"), Config(Strategy.DDP))
     told = [each for each in result.diagnostics if "later steps" in each.message]
-    assert ("reduce_mean(0.9 * self.mean" in result.entry.after) is data
+    assert ("0.9 * self.mean.detach() + reduce_mean(0.1 * x.mean(0))" in result.entry.after) is data
     assert bool(told) is not data
