@@ -65,14 +65,14 @@ class Steps:
 
     @cached_property
     def carried(self) -> Mapping[Operation, list[Operation]]:
-        """The states that a step leaves to the next one, and what reads them there."""
+        """The states that a step leaves to the next one, and what reads them there: no gradient flows on to it."""
         found: dict[Operation, list[Operation]] = {}
-        kept = self.reaching - self.differentiated
         for user in self.ordered:
-            for each in given(user) & kept:
+            for each in given(user) & self.reaching:
                 if each.number >= user.number and not each.name.startswith(LOADED):
                     found.setdefault(each, []).append(user)
-        return found
+        learnt = self.differentiated
+        return {each: users for each, users in found.items() if each not in learnt or any(map(is_constant, users))}
 
     def _is_trained(self, operation: Operation) -> bool:
         """Whether gradients begin there, for all that is known: at what is trained, and at what is not followed."""
