@@ -11,21 +11,11 @@ from autodist import operations
 from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
-from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
+from autodist.placement.along import SAMPLES_BESIDE
 from autodist.placement.between_ranks import gives_rank, rank
 from autodist.placement.call import ROWS, Call, Operand
 from autodist.placement.in_place import InPlace
-from autodist.placement.lattice import (
-    Each,
-    Partial,
-    PerRank,
-    Placement,
-    Replicate,
-    Shard,
-    counted,
-    multiple,
-    times,
-)
+from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, counted, multiple, times
 from autodist.placement.placements import Placements, joint
 from autodist.placement.plan import Plan, Sharded, changed
 from autodist.placement.reading import SOURCES, is_list, shaped
@@ -186,15 +176,6 @@ class _Propagation(InPlace):
                 self._found.size(operation.inputs[0]) if operation.inputs else None
             )
         return self._known(operation, known)
-
-    def _slice(self, operation: Operation) -> Placement:
-        """`[start : start + n]`: places that begin where ranks have come to are each rank's own."""
-        bounds = [self._operand(each) for each in operation.inputs]
-        starts = operation.inputs and operation.inputs[0].constant not in (None, 0)
-        own = next((each for each in bounds if isinstance(each, (Partial, PerRank))), None)
-        if starts and own is not None:
-            return own if isinstance(own, PerRank) else PerRank(operation.name, BY_PLACE)
-        return next((each for each in bounds if isinstance(each, Each)), Replicate())
 
     def _batch_sizes(self, operation: Operation) -> Sizes:
         given = operation.inputs[0] if operation.inputs else Value()

@@ -8,8 +8,9 @@ from autodist import operations
 from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
+from autodist.placement.along import BY_PLACE
 from autodist.placement.call import ROWS, Call
-from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, is_multiple
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
 from autodist.placement.shapes import Sizes
@@ -181,3 +182,12 @@ class Reading:
     def _has_each(self, value: Value) -> bool:
         """Whether a list has an entry for each of a rank's samples."""
         return isinstance(self._found.joint(held(value)), Each)
+
+    def _slice(self, operation: Operation) -> Placement:
+        """`[start : start + n]`: places that begin where ranks have come to are each rank's own."""
+        bounds = [self._operand(each) for each in operation.inputs]
+        starts = operation.inputs and operation.inputs[0].constant not in (None, 0)
+        own = next((each for each in bounds if isinstance(each, (Partial, PerRank))), None)
+        if own is not None and (starts or is_multiple(own)):
+            return own if isinstance(own, PerRank) else PerRank(operation.name, BY_PLACE)
+        return next((each for each in bounds if isinstance(each, Each)), Replicate())

@@ -69,6 +69,18 @@ GATHERED = {
         ),
         "self.rows = torch.cat([new, self.rows])[:64]": "self.rows = torch.cat([gather_rows(new), self.rows])[:64]",
     },
+    ("forward", "self.rows[: len(out)] = out.detach()"): {
+        "pass": "self.rows[: len(out) * dist.get_world_size()] = gather_rows(out.detach())"
+    },
+    ("forward", "n = out.shape[0]; self.rows.data[0:n, :] = out.data"): {
+        "pass": "self.rows.data[0:n * dist.get_world_size(), :] = gather_rows(out.data)"
+    },
+    ("forward", "self.rows = torch.cat([out.detach(), self.rows[: -len(out)]])"): {
+        "pass": "torch.cat([gather_rows(out.detach()), self.rows[: -len(out) * dist.get_world_size()]])"
+    },
+    ("forward", "self.rows = torch.cat([self.rows[len(out) :], out.detach()])"): {
+        "pass": "torch.cat([self.rows[len(out) * dist.get_world_size() :], gather_rows(out.detach())])"
+    },
     ("step", "state = 0.9 * state + 0.1 * out.detach().mean(0)"): {
         "pass": "state = 0.9 * state + reduce_mean(0.1 * out.detach().mean(0))"
     },
@@ -79,7 +91,6 @@ GATHERED = {
 }
 
 TOLD = [
-    ("forward", "self.rows[: len(out)] = out.detach()"),
     ("forward", "self.state = 0.9 * self.state.detach() + 0.1 * out.std(0); out = out * self.state"),
     ("forward", "self.state = 0.9 * self.state.detach() + 0.1 * out.mean(0); out = out * self.state"),
     (
@@ -92,6 +103,8 @@ TOLD = [
         "parts = []; parts.append(out); total = torch.cat(parts).mean(0); "
         "self.state = 0.9 * self.state.detach() + 0.1 * total; out = out * self.state",
     ),
+    ("forward", "self.state.detach_(); self.state = 0.9 * self.state + 0.1 * out.mean(0); out = out - self.state"),
+    ("forward", "self.state = self.state.data * 0.9 + out.mean(0) * 0.1; out = out - self.state"),
 ]
 
 SILENT = [
