@@ -62,7 +62,7 @@ GATHERED = {
     ("forward", "self.keep(out.detach())"): {
         "self.state.mul_(0.9).add_(new.sum(0), alpha=0.1)": "add_(reduce_sum(new.sum(0)), alpha=0.1)",
         "self.state.copy_(0.9 * self.state + 0.1 * new.mean(0))": "copy_(reduce_mean(0.9 * self.state",
-        "self.state = 0.9 * self.state + 0.1 * new.mean(dim=0)": "self.state = 0.9 * self.state + reduce_mean(0.1 * new.mean(dim=0))",
+        "self.state = 0.9 * self.state + 0.1 * new.mean(dim=0)": "0.9 * self.state + reduce_mean(0.1 * new.mean(dim=0))",
         "self.state += new.sum(0)": "self.state += reduce_sum(new.sum(0))",
         "n = len(new); p = int(self.place); self.rows[p : p + n] = new; self.place[0] = (p + n) % 64": (
             "self.rows[p : p + n] = gather_rows(new)"
@@ -255,6 +255,21 @@ def test_a_pool_of_samples_of_earlier_steps(tmp_path: Path, chosen: str, told: b
     (tmp_path / "train.py").write_text(POOL.format(chosen=chosen))
     said = [d.message for d in convert(Project.load(tmp_path / "train.py"), Config(Strategy.DDP)).diagnostics]
     assert any(message.startswith("self.images keeps image for later steps") for message in said) == told
+
+
+@pytest.mark.parametrize(
+    ("taken", "kept"),
+    [
+        ("self.images[k]", "self.images[k] = image"),
+        ("random.choice(self.images)", "self.images[k] = image"),
+        ("self.images.pop(k)", "self.images.append(image)"),
+        ("self.images.pop(0).clone()", "self.images += [image]"),
+    ],
+)
+def test_how_samples_are_taken_from_a_pool(tmp_path: Path, taken: str, kept: str) -> None:
+    text = POOL.format(chosen="old").replace("self.images[k].clone()", taken).replace("self.images[k] = image", kept)
+    after, said = conftest.converted(tmp_path, text)
+    assert "keeps image for later steps" in said and "gather_rows" not in after
 
 
 @pytest.mark.parametrize("how", ["type_as(x)", "to(x)", "to(x.device)"])
