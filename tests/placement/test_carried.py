@@ -62,7 +62,7 @@ GATHERED = {
     ("forward", "self.keep(out.detach())"): {
         "self.state.mul_(0.9).add_(new.sum(0), alpha=0.1)": "add_(reduce_sum(new.sum(0)), alpha=0.1)",
         "self.state.copy_(0.9 * self.state + 0.1 * new.mean(0))": "copy_(reduce_mean(0.9 * self.state",
-        "self.state = 0.9 * self.state + 0.1 * new.mean(dim=0)": "0.9 * self.state + reduce_mean(0.1 * new.mean(dim=0))",
+        "self.state = 0.9 * self.state + 0.1 * new.mean(dim=0)": "self.state + reduce_mean(0.1 * new.mean(dim=0))",
         "self.state += new.sum(0)": "self.state += reduce_sum(new.sum(0))",
         "n = len(new); p = int(self.place); self.rows[p : p + n] = new; self.place[0] = (p + n) % 64": (
             "self.rows[p : p + n] = gather_rows(new)"
