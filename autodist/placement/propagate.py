@@ -457,8 +457,7 @@ class _Propagation(InPlace):
         if None not in sizes:
             return _tried(known, call) or call.apart("its operands have fewer axes than it needs")
         least = max((each.placement.axis + 1 for each in call.operands if isinstance(each.placement, Shard)), default=1)
-        axes_told = call.axis if isinstance(call.axis, tuple) else () if call.axis is None else (call.axis,)
-        least = max([least, *(each + 1 if each >= 0 else -each for each in axes_told)])
+        least = max([least, *(each + 1 if each >= 0 else -each for each in call.named())])
         known_axes = max((len(each) for each in sizes if each), default=0)
         tried = range(max(least, known_axes), MOST_AXES + 1)
         results = []
