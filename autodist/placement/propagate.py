@@ -353,7 +353,9 @@ class _Propagation(InPlace):
             return None
         lengths = {len(self._found.size(each.inputs[0]) or ()) for each in shapes}
         axis = axis % lengths.pop() if axis < 0 and len(lengths) == 1 and lengths != {0} else axis
-        return Partial("sum", sharded[axis]) if axis in sharded else Replicate()
+        if axis not in sharded:
+            return self._longest(operation, shapes[0].inputs[0])
+        return Partial("sum", sharded[axis])
 
     def _known(self, operation: Operation, known: operations.Operation) -> tuple[Placement | None, Sizes]:
         if known.cls == "length" and operation.inputs:
@@ -421,6 +423,8 @@ class _Propagation(InPlace):
         call = replace(call, operands=tuple(operands), sizes=numbers, parameters=known.parameters)
         alike = all(each.placement == Replicate() for each in operands)
         placement = Replicate() if alike else self._under_all(known, call, sizes)
+        if known.cls == "length" and not alike and placement == Replicate():
+            placement = self._longest(operation, operation.inputs[0])
         if known.parameters.get("compares") and not alike and all(map(is_list, operation.inputs)):
             return PerRank(known.name, "it compares lists of all samples"), ()
         if operation in self._cyclic and known.cls == "add":
