@@ -354,7 +354,7 @@ class _Propagation(InPlace):
         lengths = {len(self._found.size(each.inputs[0]) or ()) for each in shapes}
         axis = axis % lengths.pop() if axis < 0 and len(lengths) == 1 and lengths != {0} else axis
         if axis not in sharded:
-            return self._longest(operation, shapes[0].inputs[0])
+            return self._longest(operation, shapes[0].inputs[0], axis)
         return Partial("sum", sharded[axis])
 
     def _known(self, operation: Operation, known: operations.Operation) -> tuple[Placement | None, Sizes]:
@@ -424,7 +424,8 @@ class _Propagation(InPlace):
         alike = all(each.placement == Replicate() for each in operands)
         placement = Replicate() if alike else self._under_all(known, call, sizes)
         if known.cls == "length" and not alike and placement == Replicate():
-            placement = self._longest(operation, operation.inputs[0])
+            (at,) = call.named()[:1] or (call.number("default") or 0,)
+            placement = self._longest(operation, operation.inputs[0], at % call.first.axes if call.first.axes else at)
         if known.parameters.get("compares") and not alike and all(map(is_list, operation.inputs)):
             return PerRank(known.name, "it compares lists of all samples"), ()
         if operation in self._cyclic and known.cls == "add":

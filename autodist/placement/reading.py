@@ -156,21 +156,21 @@ class Reading:
         shared = all(isinstance(self._found.of.get(each), Shard) for each in given)
         return shared and not any(each.name.endswith(PADDING) for each in given)
 
-    def _longest(self, operation: Operation, value: Value) -> Placement:
+    def _longest(self, operation: Operation, value: Value, axis: int) -> Placement:
         """How long samples are: of what a rank fills up to its own longest one, the most over the ranks, where that is
         shown; tensors that are made to measure, and loops, go by their own."""
         given = closure(value.operations, lambda op: op.inputs[0].operations if self._keeps_shape(op) else ())
         ends = [each for each in given if not self._keeps_shape(each)]
-        if not ends or not all(each.name.endswith("pad_sequence") for each in ends):
+        if not ends or axis not in (0, 1) or not all(each.name.endswith("pad_sequence") for each in ends):
             return Replicate()
         below = self._program.depending([operation])
         kinds = {each.kind for each in self._program.effects if each.operation in below}
-        fits = kinds and "test" not in kinds and not any(each.name.startswith("torch.") for each in below - {operation})
-        return Partial("max") if fits else Replicate()
+        by_own = any(each.name.startswith(("torch.", "range")) for each in below - {operation})
+        return Partial("max") if kinds and "test" not in kinds and not by_own else Replicate()
 
     def _keeps_shape(self, operation: Operation) -> bool:
         known = self._table.find(operation.name)
-        return known is not None and known.cls == "same" and bool(operation.inputs)
+        return known is not None and known.cls in ("same", "elementwise", "transpose") and bool(operation.inputs)
 
     def _shaped_like(self, operation: Operation) -> Operation | None:
         """What reads the shape that a tensor is made with: `torch.randn(x.shape)`, `torch.zeros(*x.size())`"""
