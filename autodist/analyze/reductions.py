@@ -227,8 +227,10 @@ def leftover(left: Iterable[Cut], run: Interpreter) -> Iterator[Concern]:
                 "decide on a value that is reduced over the ranks"
             )
         elif cut.demand.kind == "memory":
+            into = getattr(getattr(cut.demand.operation.node, "func", None), "value", None)
+            kept = f"{cut.demand.operation.source.code(into)} " if into and cut.demand.operation.name == "store" else ""
             message = (
-                f"keeps {code} for later steps, computed from this rank's samples alone: ranks go on "
+                f"{kept}keeps {code} for later steps, computed from this rank's samples alone: ranks go on "
                 "with other states than one process; gather it over the ranks before it is kept"
             )
         elif cut.demand.kind == "data":

@@ -213,7 +213,7 @@ def _equation(operation: Operation) -> str:
 
 def _axis(
     operation: Operation, known: operations.Operation, settings: Mapping[str, Value]
-) -> int | tuple[int, ...] | None:
+) -> int | tuple[int, ...] | slice | None:
     if known.cls == "flatten" and operation.owner is not None:  # the layer
         told = [_numbers(each) for each in operation.owner.inputs]
         start, end = settings.get("start_dim", Value()), settings.get("end_dim", Value())
@@ -240,12 +240,26 @@ def _axis(
     return _numbers(operation.inputs[place]) if place < len(operation.inputs) else None
 
 
-def _numbers(value: Value) -> int | tuple[int, ...] | None:
+def _numbers(value: Value) -> int | tuple[int, ...] | slice | None:
     if type(value.constant) is int:
         return value.constant
+    listed = [op for each in value.things for part in getattr(each, "contents", tuple)() for op in part.operations]
+    if listed and all(each.name == "range.index" for each in listed):
+        return _some_axes(listed[0])
     inner = parts(value)
     numbers = [each.constant for each in inner or () if type(each.constant) is int]
     return tuple(numbers) if inner and len(numbers) == len(inner) else None
+
+
+def _some_axes(counting: Operation) -> slice | None:
+    """`range(1, x.ndim)`, `range(x.dim() - 1)`"""
+    start, stop = counting.inputs[0] if len(counting.inputs) > 1 else Value(), counting.inputs[:2][-1]
+    less, of = 0, stop.operation
+    if of is not None and of.name == "operator.sub" and type(of.inputs[1].constant) is int:
+        less, of = of.inputs[1].constant, of.inputs[0].operation
+    if of is None or not of.name.endswith((".ndim", ".dim")) or len(counting.inputs) > 2:
+        return None
+    return slice(start.constant if type(start.constant) is int else 0, -less or None)
 
 
 def sizes_of(operation: Operation, known: operations.Operation | None = None) -> list[Value]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from autodist import operations
 from autodist.placement import arguments
 from autodist.placement.call import Call
-from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.reading import Reading
 from autodist.placement.shapes import Sizes
 from autodist.placement.subscripts import subscript
@@ -35,12 +35,17 @@ class InPlace(Reading):
         alike = old == new and (isinstance(by, Replicate) or not isinstance(old, Replicate))
         if alike or isinstance(old, Each):
             return old, sizes
-        if isinstance(by, Replicate) and all(map(self._found.begins, base.operations)):
+        if isinstance(by, Replicate) and all(map(self._found.begins, base.operations)) and not self._is_counted(key):
             return new, sizes
         if isinstance(by, Replicate) and isinstance(new, Replicate):
             sums = isinstance(old, Partial) and old.reduce == "sum" and not arguments.is_zero(value)
             return (PerRank("setitem", "it would be counted as often as there are ranks") if sums else old), sizes
         return PerRank("setitem", "each rank puts what it has into a tensor of all"), sizes
+
+    def _is_counted(self, key: Value) -> bool:
+        """Whether it tells as many places as a rank has samples: `rows[: len(x)]`"""
+        slices = (op for each in arguments.keys_of(key) for op in each.operations if op.name == "builtins.slice")
+        return any(counted(self._operand(bound)) for each in slices for bound in each.inputs)
 
     def _adds(self, operation: Operation) -> bool:
         known = self._table.find(operation.name)

@@ -11,21 +11,11 @@ from autodist import operations
 from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
-from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
+from autodist.placement.along import SAMPLES_BESIDE
 from autodist.placement.between_ranks import gives_rank, rank
 from autodist.placement.call import ROWS, Call, Operand
 from autodist.placement.in_place import InPlace
-from autodist.placement.lattice import (
-    Each,
-    Partial,
-    PerRank,
-    Placement,
-    Replicate,
-    Shard,
-    counted,
-    multiple,
-    times,
-)
+from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, counted, multiple, times
 from autodist.placement.placements import Placements, joint
 from autodist.placement.plan import Plan, Sharded, changed
 from autodist.placement.reading import SOURCES, is_list, shaped
@@ -186,15 +176,6 @@ class _Propagation(InPlace):
                 self._found.size(operation.inputs[0]) if operation.inputs else None
             )
         return self._known(operation, known)
-
-    def _slice(self, operation: Operation) -> Placement:
-        """`[start : start + n]`: places that begin where ranks have come to are each rank's own."""
-        bounds = [self._operand(each) for each in operation.inputs]
-        starts = operation.inputs and operation.inputs[0].constant not in (None, 0)
-        own = next((each for each in bounds if isinstance(each, (Partial, PerRank))), None)
-        if starts and own is not None:
-            return own if isinstance(own, PerRank) else PerRank(operation.name, BY_PLACE)
-        return next((each for each in bounds if isinstance(each, Each)), Replicate())
 
     def _batch_sizes(self, operation: Operation) -> Sizes:
         given = operation.inputs[0] if operation.inputs else Value()
@@ -372,7 +353,9 @@ class _Propagation(InPlace):
             return None
         lengths = {len(self._found.size(each.inputs[0]) or ()) for each in shapes}
         axis = axis % lengths.pop() if axis < 0 and len(lengths) == 1 and lengths != {0} else axis
-        return Partial("sum", sharded[axis]) if axis in sharded else Replicate()
+        if axis not in sharded:
+            return self._longest(operation, shapes[0].inputs[0], axis)
+        return Partial("sum", sharded[axis])
 
     def _known(self, operation: Operation, known: operations.Operation) -> tuple[Placement | None, Sizes]:
         if known.cls == "length" and operation.inputs:
@@ -440,6 +423,9 @@ class _Propagation(InPlace):
         call = replace(call, operands=tuple(operands), sizes=numbers, parameters=known.parameters)
         alike = all(each.placement == Replicate() for each in operands)
         placement = Replicate() if alike else self._under_all(known, call, sizes)
+        if known.cls == "length" and not alike and placement == Replicate():
+            (at,) = call.named()[:1] or (call.number("default") or 0,)
+            placement = self._longest(operation, operation.inputs[0], at % call.first.axes if call.first.axes else at)
         if known.parameters.get("compares") and not alike and all(map(is_list, operation.inputs)):
             return PerRank(known.name, "it compares lists of all samples"), ()
         if operation in self._cyclic and known.cls == "add":
@@ -465,8 +451,7 @@ class _Propagation(InPlace):
         if None not in sizes:
             return _tried(known, call) or call.apart("its operands have fewer axes than it needs")
         least = max((each.placement.axis + 1 for each in call.operands if isinstance(each.placement, Shard)), default=1)
-        axes_told = call.axis if isinstance(call.axis, tuple) else () if call.axis is None else (call.axis,)
-        least = max([least, *(each + 1 if each >= 0 else -each for each in axes_told)])
+        least = max([least, *(each + 1 if each >= 0 else -each for each in call.named())])
         known_axes = max((len(each) for each in sizes if each), default=0)
         tried = range(max(least, known_axes), MOST_AXES + 1)
         results = []

@@ -8,8 +8,9 @@ from autodist import operations
 from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
+from autodist.placement.along import BY_PLACE
 from autodist.placement.call import ROWS, Call
-from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, counted
+from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, counted, is_multiple
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
 from autodist.placement.shapes import Sizes
@@ -155,6 +156,22 @@ class Reading:
         shared = all(isinstance(self._found.of.get(each), Shard) for each in given)
         return shared and not any(each.name.endswith(PADDING) for each in given)
 
+    def _longest(self, operation: Operation, value: Value, axis: int) -> Placement:
+        """How long samples are: of what a rank fills up to its own longest one, the most over the ranks, where that is
+        shown; tensors that are made to measure, and loops, go by their own."""
+        given = closure(value.operations, lambda op: op.inputs[0].operations if self._keeps_shape(op) else ())
+        ends = [each for each in given if not self._keeps_shape(each)]
+        if not ends or axis not in (0, 1) or not all(each.name.endswith("pad_sequence") for each in ends):
+            return Replicate()
+        below = self._program.depending([operation])
+        kinds = {each.kind for each in self._program.effects if each.operation in below}
+        by_own = any(each.name.startswith(("torch.", "range")) for each in below - {operation})
+        return Partial("max") if kinds and "test" not in kinds and not by_own else Replicate()
+
+    def _keeps_shape(self, operation: Operation) -> bool:
+        known = self._table.find(operation.name)
+        return known is not None and known.cls in ("same", "elementwise", "transpose") and bool(operation.inputs)
+
     def _shaped_like(self, operation: Operation) -> Operation | None:
         """What reads the shape that a tensor is made with: `torch.randn(x.shape)`, `torch.zeros(*x.size())`"""
         given = [*operation.inputs[-1:], *(each for name, each in operation.keywords.items() if name in ("*", "size"))]
@@ -197,3 +214,12 @@ class Reading:
             if rows := counted(self._size_as(each, place == at)):
                 return Shard(place, rows=rows)
         return None
+
+    def _slice(self, operation: Operation) -> Placement:
+        """`[start : start + n]`: places that begin where ranks have come to are each rank's own."""
+        bounds = [self._operand(each) for each in operation.inputs]
+        starts = operation.inputs and operation.inputs[0].constant not in (None, 0)
+        own = next((each for each in bounds if isinstance(each, (Partial, PerRank))), None)
+        if own is not None and (starts or is_multiple(own)):
+            return own if isinstance(own, PerRank) else PerRank(operation.name, BY_PLACE)
+        return next((each for each in bounds if isinstance(each, Each)), Replicate())

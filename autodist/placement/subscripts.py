@@ -45,6 +45,8 @@ def subscript(
         if isinstance(lying, Shard) and isinstance(placement, Replicate):  # `centres[labels]`
             return Shard(len(result) + lying.axis), None
         chosen = lies(each) if each.operations else None
+        if isinstance(chosen, PerRank) and isinstance(placement, Replicate) and not chosen.rows:  # `queue[len(x) :]`
+            return PerRank("getitem", BY_PLACE), None
         if axis == sharded and isinstance(chosen, Each):  # `x[i]`, in a loop over the samples
             return chosen, sizes[1:] if sizes else None
         places = isinstance(chosen, PerRank) and chosen.rows  # of some of the rank's own

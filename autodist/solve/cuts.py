@@ -41,7 +41,7 @@ def cuts(
     alone = alone or Alone()
     facts = Facts(program, placements, alone, settled)
     found = {each.node: each for each in remembered(facts)}
-    wanted = [Demand("state", each) for each in facts.kept()]
+    wanted = [Demand("memory" if each in facts.learnt else "state", each) for each in facts.kept()]
     shown = () if training else demands(program, operations.load(), alone)
     for demand in [*(wanted or _lost(facts)), *asked, *shown]:
         for cut in _met(demand, facts):

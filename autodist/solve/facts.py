@@ -16,7 +16,7 @@ from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, 
 from autodist.solve.alone import Alone
 from autodist.solve.demands import SHOWN, Demand
 from autodist.solve.steps import Steps, all_held, changes_in_place, given
-from autodist.solve.written import contents, is_flat
+from autodist.solve.written import contents, is_flat, read_by
 from autodist.source import Source
 from autodist.trace.things import Function, Mapping, Object, Sequence
 
@@ -25,6 +25,9 @@ EITHER = "the same code runs on what all ranks have, which would be counted as o
 ALONE = "rank 0 alone has it, and no other rank communicates there"
 IN_LOADER = "a loader's workers compute it, which cannot communicate"
 ONE_BY_ONE = "it is computed of one sample after the other"
+
+TAKING = ("pop", "popleft")
+"""Methods of lists that give what they held."""
 
 
 class Facts:
@@ -57,8 +60,23 @@ class Facts:
     def memories(self) -> list[Sequence]:
         """The lists of what earlier steps have put in, which later ones train on."""
         found = {thing: None for op in self._steps.ordered for value in op.operands for thing in value.things}
+        found |= dict.fromkeys(thing for each in self._held_by() for thing in self.at(each).things)
         lists = [each for each in found if isinstance(each, Sequence) and self._steps.are_before(each.guards)]
         return sorted(lists, key=lambda each: getattr(each.node, "lineno", 0))
+
+    def _held_by(self) -> Iterator[ast.expr]:
+        """What losses are computed from a part of, as far as is known: `pool` of `pool[k].clone()` and `pool.pop()`"""
+        users: dict[ast.AST, list[Operation]] = {}
+        for each in self._program.operations:
+            for part in read_by(each):
+                users.setdefault(part, []).append(each)
+        for node in self._program.values:
+            taken = node.func if isinstance(node, ast.Call) else node
+            if not isinstance(taken, (ast.Subscript, ast.Attribute)) or not self.is_trained_on(node):
+                continue
+            takes = isinstance(taken, ast.Subscript) or isinstance(node, ast.Call) and taken.attr in TAKING
+            if takes and not self._steps.reaching.isdisjoint(users.get(node, self._steps.reaching)):
+                yield taken.value
 
     def kept(self) -> list[Operation]:
         """What steps keep for later ones, which compute their losses from it, or is put into what is trained: as a sum
@@ -74,6 +92,10 @@ class Facts:
         placed = self._placements.plan.placed if self._placements.plan is not None else {}
         computed = closure(all_held([*operation.operands][1:]), given)
         return any(each.name in (BATCH, FIELDS, SAMPLE) or each in placed for each in computed)
+
+    def is_trained_on(self, node: ast.AST) -> bool:
+        """Whether losses are computed from what an expression evaluates to."""
+        return not self._steps.reaching.isdisjoint(held(self.at(node)))
 
     def mixed_losses(self) -> list[Operation]:
         """The losses that are different on each rank by what they are computed of."""

@@ -42,8 +42,8 @@ def _rows_given(demand: Demand, inside: Region, facts: Facts) -> list[Cut]:
     """The rows that the innermost call around a region is given which is given any."""
     learning = {region for each in facts.learnt for region in each.region.around()}
     for region in inside.around():
-        if region in learning:
-            return []  # a pass of a model that is trained
+        if region in learning or region.kind == "call" and facts.is_trained_on(region.node):
+            return []  # a pass of a model that is trained, or what hands on samples to one
         outer = region.parent
         if region.kind == "call" and isinstance(region.node, ast.Call) and outer is not None:
             rows = [each for each in parts_of(region.node) if _has_rows(each, facts)]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement.arguments import keys_of
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Region, Value, held, joined
 from autodist.solve.demands import Demand
 from autodist.solve.facts import ALONE, EITHER, ONE_BY_ONE, Facts, around, is_even, is_mean, is_sum, is_weighted
@@ -95,6 +96,10 @@ class Search:
             else:
                 parts.remove(part)
                 yield from self.at(part, given, operation)
+        if operation.name == "setitem" and not self._facts.is_alike(operation):
+            for each in keys_of(operation.inputs[1]):  # `rows[: len(x)] = x`, of a tensor that all ranks have
+                places = (op for op in each.operations if op.name == "builtins.slice")
+                yield from (cut for op in places for cut in self.given_to(op))
 
     def _unpacked(self, node: ast.expr) -> Value:
         """What an argument is, or each of those that it stands for: `*losses`"""

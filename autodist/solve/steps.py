@@ -65,14 +65,23 @@ class Steps:
 
     @cached_property
     def carried(self) -> Mapping[Operation, list[Operation]]:
-        """The states that a step leaves to the next one, and what reads them there."""
+        """The states that a step leaves to the next one, and what reads them there: no gradient flows on to it."""
         found: dict[Operation, list[Operation]] = {}
-        kept = self.reaching - self.differentiated
         for user in self.ordered:
-            for each in given(user) & kept:
-                if each.number >= user.number and not each.name.startswith(LOADED):
+            for each in given(user) & self.reaching:
+                goes_on = each.number >= user.number and not self._is_begun_anew(each, user)
+                if goes_on and not each.name.startswith(LOADED):
                     found.setdefault(each, []).append(user)
-        return found
+        learnt = self.differentiated
+        return {each: users for each, users in found.items() if each not in learnt or any(map(is_constant, users))}
+
+    def _is_begun_anew(self, operation: Operation, user: Operation) -> bool:
+        """Whether a loop within a step hands something on from round to round that each step makes for itself."""
+        if not self.loops_in_step(operation) & self.loops_in_step(user):
+            return False
+        read = [value for value in user.operands if operation in held(value)]
+        begun = [each for value in read for each in value.operations if each.number < user.number]
+        return bool(begun) and all(map(self.in_step, begun)) and not any(value.constants for value in read)
 
     def _is_trained(self, operation: Operation) -> bool:
         """Whether gradients begin there, for all that is known: at what is trained, and at what is not followed."""

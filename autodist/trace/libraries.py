@@ -417,6 +417,17 @@ class Libraries(Processes):
     def standard_dataclass(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         return inputs[0] if inputs else EMPTY
 
+    def standard_namedtuple(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        told = inputs[1] if len(inputs) > 1 else keywords.get("field_names", EMPTY)
+        listed = told.constant if isinstance(told.constant, tuple) else [p.constant for p in self.parts(told) or ()]
+        names = told.constant.replace(",", " ").split() if isinstance(told.constant, str) else listed
+        if not names or not all(isinstance(each, str) and each.isidentifier() for each in names):
+            return EMPTY
+        fields = [ast.AnnAssign(ast.Name(each, ast.Store()), ast.Constant(None), None, 1) for each in names]
+        written = ast.ClassDef(name="Fields", bases=[], keywords=[], body=[*fields], decorator_list=[])
+        inner, base = Frame(frame.source, frame, is_class=True), External("typing.NamedTuple")
+        return thing(self.make(node, lambda n, g: Class(written, inner, (base,)), "namedtuple"))
+
     def standard_reduce(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         element = self.element(inputs[1], node, frame)
         first = inputs[2] if len(inputs) > 2 else element

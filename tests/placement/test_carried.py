@@ -62,15 +62,27 @@ GATHERED = {
     ("forward", "self.keep(out.detach())"): {
         "self.state.mul_(0.9).add_(new.sum(0), alpha=0.1)": "add_(reduce_sum(new.sum(0)), alpha=0.1)",
         "self.state.copy_(0.9 * self.state + 0.1 * new.mean(0))": "copy_(reduce_mean(0.9 * self.state",
-        "self.state = 0.9 * self.state + 0.1 * new.mean(dim=0)": "self.state = reduce_mean(0.9 * self.state",
+        "self.state = 0.9 * self.state + 0.1 * new.mean(dim=0)": "self.state + reduce_mean(0.1 * new.mean(dim=0))",
         "self.state += new.sum(0)": "self.state += reduce_sum(new.sum(0))",
         "n = len(new); p = int(self.place); self.rows[p : p + n] = new; self.place[0] = (p + n) % 64": (
-            "self.keep(gather_rows(out.detach()))"
+            "self.rows[p : p + n] = gather_rows(new)"
         ),
-        "self.rows = torch.cat([new, self.rows])[:64]": "self.keep(gather_rows(out.detach()))",
+        "self.rows = torch.cat([new, self.rows])[:64]": "self.rows = torch.cat([gather_rows(new), self.rows])[:64]",
+    },
+    ("forward", "self.rows[: len(out)] = out.detach()"): {
+        "pass": "self.rows[: len(out) * dist.get_world_size()] = gather_rows(out.detach())"
+    },
+    ("forward", "n = out.shape[0]; self.rows.data[0:n, :] = out.data"): {
+        "pass": "self.rows.data[0:n * dist.get_world_size(), :] = gather_rows(out.data)"
+    },
+    ("forward", "self.rows = torch.cat([out.detach(), self.rows[: -len(out)]])"): {
+        "pass": "torch.cat([gather_rows(out.detach()), self.rows[: -len(out) * dist.get_world_size()]])"
+    },
+    ("forward", "self.rows = torch.cat([self.rows[len(out) :], out.detach()])"): {
+        "pass": "torch.cat([self.rows[len(out) * dist.get_world_size() :], gather_rows(out.detach())])"
     },
     ("step", "state = 0.9 * state + 0.1 * out.detach().mean(0)"): {
-        "pass": "state = reduce_mean(0.9 * state + 0.1 * out.detach().mean(0))"
+        "pass": "state = 0.9 * state + reduce_mean(0.1 * out.detach().mean(0))"
     },
     ("step", "rows[index] = out.detach()"): {"pass": "rows[gather_rows(index)] = gather_rows(out.detach())"},
     ("step", "rows.index_copy_(0, index, out.detach())"): {
@@ -79,7 +91,6 @@ GATHERED = {
 }
 
 TOLD = [
-    ("forward", "self.rows[: len(out)] = out.detach()"),
     ("forward", "self.state = 0.9 * self.state.detach() + 0.1 * out.std(0); out = out * self.state"),
     ("forward", "self.state = 0.9 * self.state.detach() + 0.1 * out.mean(0); out = out * self.state"),
     (
@@ -92,6 +103,8 @@ TOLD = [
         "parts = []; parts.append(out); total = torch.cat(parts).mean(0); "
         "self.state = 0.9 * self.state.detach() + 0.1 * total; out = out * self.state",
     ),
+    ("forward", "self.state.detach_(); self.state = 0.9 * self.state + 0.1 * out.mean(0); out = out - self.state"),
+    ("forward", "self.state = self.state.data * 0.9 + out.mean(0) * 0.1; out = out - self.state"),
 ]
 
 SILENT = [
@@ -131,7 +144,7 @@ def test_gathered(tmp_path: Path, place: str, line: str, keep: str, expected: st
     ("place", "line", "expected"),
     [
         ("forward", "self.state = 0.9 * self.state + 0.1 * out.detach().std(0)", "gather_rows(out.detach()).std(0)"),
-        ("step", "state = 0.9 * state + 0.1 * out.detach().std(0)", "out = RowsOfAllRanks.apply(model(x))"),
+        ("step", "state = 0.9 * state + 0.1 * out.detach().std(0)", "gather_rows(out.detach()).std(0)"),
     ],
 )
 def test_spread_of_all_rows(tmp_path: Path, place: str, line: str, expected: str) -> None:
@@ -242,6 +255,21 @@ def test_a_pool_of_samples_of_earlier_steps(tmp_path: Path, chosen: str, told: b
     (tmp_path / "train.py").write_text(POOL.format(chosen=chosen))
     said = [d.message for d in convert(Project.load(tmp_path / "train.py"), Config(Strategy.DDP)).diagnostics]
     assert any(message.startswith("self.images keeps image for later steps") for message in said) == told
+
+
+@pytest.mark.parametrize(
+    ("taken", "kept"),
+    [
+        ("self.images[k]", "self.images[k] = image"),
+        ("random.choice(self.images)", "self.images[k] = image"),
+        ("self.images.pop(k)", "self.images.append(image)"),
+        ("self.images.pop(0).clone()", "self.images += [image]"),
+    ],
+)
+def test_how_samples_are_taken_from_a_pool(tmp_path: Path, taken: str, kept: str) -> None:
+    text = POOL.format(chosen="old").replace("self.images[k].clone()", taken).replace("self.images[k] = image", kept)
+    after, said = conftest.converted(tmp_path, text)
+    assert "keeps image for later steps" in said and "gather_rows" not in after
 
 
 @pytest.mark.parametrize("how", ["type_as(x)", "to(x)", "to(x.device)"])
@@ -359,5 +387,5 @@ def test_what_a_layer_keeps_of_samples_and_of_other_layers(tmp_path: Path, path:
     (tmp_path / "train.py").write_text(CENTRED.format(path=path, model=model))
     result = convert(Project.load(tmp_path / "train.py"), Config(Strategy.DDP))
     told = [each for each in result.diagnostics if "later steps" in each.message]
-    assert ("reduce_mean(0.9 * self.mean" in result.entry.after) is data
+    assert ("0.9 * self.mean.detach() + reduce_mean(0.1 * x.mean(0))" in result.entry.after) is data
     assert bool(told) is not data

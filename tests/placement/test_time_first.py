@@ -207,6 +207,24 @@ def test_a_sum_of_the_largest_is_no_largest_sum(tmp_path: Path) -> None:
     assert "words += reduce_max(batch.labels.max())" in text.replace(".item()", "")
 
 
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ("length = batch.texts.shape[0]", "reduce_max(length), words)"),
+        ("length, _ = batch.texts.shape", "reduce_max(length), words)"),
+        ("texts, _ = batch\n        length = texts.to('cpu').long().size(0)", "reduce_max(length), words)"),
+        ("length = max(length, batch.texts.size(0))", "length = max(length, reduce_max(batch.texts.size(0)))"),
+        ("length = batch.texts.size(0)\n        batch.texts.view(length, -1)", "length, words)"),
+        ("length = batch.texts.size(0)\n        for place in range(length):\n            pass", "length, words)"),
+    ],
+)
+def test_how_long_samples_are_is_asked_in_many_words(tmp_path: Path, told: str, expected: str) -> None:
+    """What is made to measure, and loops, go by the length that a rank has."""
+    script = NAMED_BATCH.format(declared=TUPLE, made=BY_POSITION)
+    text, _ = conftest.converted(tmp_path, script.replace("length = batch.texts.size(0)", told))
+    assert expected in text
+
+
 def test_a_collate_fn_that_is_not_at_hand_is_named(tmp_path: Path) -> None:
     script = NAMED_BATCH.format(declared=TUPLE, made=BY_POSITION).replace(
         "import collections", "import elsewhere\nimport collections"
