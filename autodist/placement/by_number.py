@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autodist.placement.call import ROWS, Call
+from autodist.placement.call import Call
 from autodist.placement.lattice import (
     SUMMED,
     Partial,
@@ -15,7 +15,6 @@ from autodist.placement.lattice import (
     is_linear,
     join,
     multiple,
-    times,
     told,
 )
 
@@ -117,15 +116,10 @@ def divide(call: Call) -> Placement:
     above, below = (each.placement for each in call.operands)
     if isinstance(below, Replicate):
         return multiply(call)
-    if isinstance(above, (Shard, Partial)) and counted(below) == (
-        above.rows if isinstance(above, Shard) else above.weight
-    ):
-        if (
-            isinstance(above, Shard) or above.reduce == "mean"
-        ):  # by how many a rank has, of which all have N times as many
-            return times(above, 1) if counted(below) == ROWS else call.apart(OWN_NUMBER)
     if isinstance(above, Partial) and isinstance(below, Partial):
         if (above.reduce, below.reduce) == ("sum", "sum"):
             return Partial("mean", below.weight or call.operands[1].name or "what it is divided by")
-    apart = call.apart(OWN_NUMBER)
-    return replace(apart, over=counted(below)) if isinstance(above, Replicate) else apart
+    apart, count = call.apart(OWN_NUMBER), counted(below)
+    if isinstance(above, Shard) and above.rows == count:
+        return replace(apart, over=count, rows=count)  # which adds up to a mean
+    return replace(apart, over=count) if isinstance(above, Replicate) else apart

@@ -90,6 +90,8 @@ def transfer(operation: Operation, call: Call) -> Placement:
             return mixed
     if operation.parameters.get("anew") and call.first.shard is None:
         return Replicate()
+    if mixed is not None and mixed.over and mixed.rows and operation.cls == "reduction" and operation.kind == "sum":
+        return Partial("mean", mixed.over) if call.axis in (None, 0) else mixed
     if mixed is not None and operation.cls != "fact":
         return mixed if operation.cls in DIVIDED else replace(mixed, over="")
     if any(isinstance(each.placement, Each) for each in call.operands):
