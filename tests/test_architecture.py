@@ -184,7 +184,7 @@ PLACEMENT = """
     reading
     placements
     subscripts | plan
-    arguments | shapes
+    arguments | shapes | whole_numbers
     transfer
     samples | layout | products | sizes | between_ranks
     along
@@ -195,7 +195,8 @@ PLACEMENT = """
 
 SOLVE = """
     cuts
-    search | costs
+    memories | costs
+    search
     facts
     sources | demands
     batches | alone | written

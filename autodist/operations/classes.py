@@ -86,7 +86,7 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     "length": ("gives the size of an axis, or with `all` the number of all numbers", {**AXIS, "all": bool}),
     "fact": ("says what data do not change (a type, a number of axes), or gives nothing", {}),
     "fill": ("makes a tensor of one number, of the sizes that it is given", {}),
-    "fill_like": ("makes a tensor of one number, of the sizes of another", {}),
+    "fill_like": ("makes a tensor of one number, of the sizes of another, or of it anew", {"anew": bool}),
     "arange": ("counts up to the number that it is given", {}),
     "random": ("draws numbers; sizes: the argument that tells how many, if not the first", {"sizes": int}),
     "random_like": ("draws a number for each that it is given", {}),

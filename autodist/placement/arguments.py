@@ -49,6 +49,12 @@ def keys_of(key: Value) -> list[Value]:
     return [key] if told is None or any(getattr(each, "kind", "") == "list" for each in key.things) else told
 
 
+def is_whole(key: Value) -> bool:
+    """Whether a subscript takes all of a tensor: `seen[:]`, `seen[...]`"""
+    slices = key.operation.inputs if key.operation is not None and key.operation.name == "builtins.slice" else ()
+    return key.constant is Ellipsis or len(slices) == 3 and all(each.constant is None for each in slices)
+
+
 def keys(value: Value) -> Iterator[Value]:
     """The keys of dicts that were made without any."""
     for each in value.things:
@@ -56,9 +62,17 @@ def keys(value: Value) -> Iterator[Value]:
             yield each.keys
 
 
-def is_zero(value: Value) -> bool:
-    """Whether it is what sums begin with."""
-    zeros = [each for each in value.operations if gives_zeros(each)]
+def places(value: Value) -> Iterator[Value]:
+    """The places of lists, and of dicts that have entries already, under which something is put."""
+    for each in value.things:
+        if isinstance(each, things.Heap):
+            yield each.places
+            yield each.keys if isinstance(each, things.Mapping) and each.entries else Value()
+
+
+def is_zero(value: Value, within: int = 9) -> bool:
+    """Whether it is what sums begin with, by so many operations that change no number: rounds of loops have no end."""
+    zeros = [each for each in value.operations if within and gives_zeros(each, within - 1)]
     if len(zeros) != len(value.operations) or value.things or not (zeros or value.constants):
         return False
     return all(each[1] in (0, None) for each in value.constants)
@@ -69,17 +83,19 @@ def begins_with_zero(value: Value) -> bool:
     return all(each[1] in (0, None) for each in value.constants)
 
 
-def gives_zeros(operation: Operation) -> bool:
+def gives_zeros(operation: Operation, within: int = 9) -> bool:
     """`torch.zeros(3)`, `torch.zeros(1).to(device)`, `torch.tensor(0.0)`"""
-    if operation.name.endswith(".zero_"):
-        return True
+    if operation.name.endswith((".zero_", ".fill_")):
+        return operation.name.endswith(".zero_") or is_zero(operation.argument("value", 1) or Value(), within)
     if operation.name.endswith(ZEROS):
         return not any(each.operations for each in operation.inputs)
+    if operation.name == "setitem":  # `counts[:] = 0`
+        return is_whole(operation.inputs[1]) and is_zero(operation.inputs[2], within)
     if operation.name == "list.repeat":  # `[0.0] * n`
         listed = parts(operation.inputs[0])
         return bool(listed) and all(map(is_zero, listed or ()))
     if operation.name.endswith((".to", ".cuda", ".double", ".float", ".tensor", ".array")) and operation.inputs:
-        return is_zero(operation.inputs[0])
+        return is_zero(operation.inputs[0], within)
     return False
 
 
@@ -197,7 +213,7 @@ def _equation(operation: Operation) -> str:
 
 def _axis(
     operation: Operation, known: operations.Operation, settings: Mapping[str, Value]
-) -> int | tuple[int, ...] | None:
+) -> int | tuple[int, ...] | slice | None:
     if known.cls == "flatten" and operation.owner is not None:  # the layer
         told = [_numbers(each) for each in operation.owner.inputs]
         start, end = settings.get("start_dim", Value()), settings.get("end_dim", Value())
@@ -224,12 +240,26 @@ def _axis(
     return _numbers(operation.inputs[place]) if place < len(operation.inputs) else None
 
 
-def _numbers(value: Value) -> int | tuple[int, ...] | None:
+def _numbers(value: Value) -> int | tuple[int, ...] | slice | None:
     if type(value.constant) is int:
         return value.constant
+    listed = [op for each in value.things for part in getattr(each, "contents", tuple)() for op in part.operations]
+    if listed and all(each.name == "range.index" for each in listed):
+        return _some_axes(listed[0])
     inner = parts(value)
     numbers = [each.constant for each in inner or () if type(each.constant) is int]
     return tuple(numbers) if inner and len(numbers) == len(inner) else None
+
+
+def _some_axes(counting: Operation) -> slice | None:
+    """`range(1, x.ndim)`, `range(x.dim() - 1)`"""
+    start, stop = counting.inputs[0] if len(counting.inputs) > 1 else Value(), counting.inputs[:2][-1]
+    less, of = 0, stop.operation
+    if of is not None and of.name == "operator.sub" and type(of.inputs[1].constant) is int:
+        less, of = of.inputs[1].constant, of.inputs[0].operation
+    if of is None or not of.name.endswith((".ndim", ".dim")) or len(counting.inputs) > 2:
+        return None
+    return slice(start.constant if type(start.constant) is int else 0, -less or None)
 
 
 def sizes_of(operation: Operation, known: operations.Operation | None = None) -> list[Value]:

@@ -37,7 +37,7 @@ class Call:
 
     operation: str
     operands: tuple[Operand, ...]
-    axis: int | tuple[int, ...] | None = None
+    axis: int | tuple[int, ...] | slice | None = None
     keepdim: bool = False
     sizes: tuple[int | None, ...] = ()
     equation: str = ""
@@ -66,12 +66,18 @@ class Call:
         value = self.parameters.get(name)
         return value if isinstance(value, str) else ""
 
+    def named(self, of: int = 0) -> tuple[int, ...]:
+        """The axes that it names, as it names them; ``of`` is how many there are."""
+        if isinstance(self.axis, slice):
+            return tuple(range(of))[self.axis]
+        return self.axis if isinstance(self.axis, tuple) else () if self.axis is None else (self.axis,)
+
     def axes(self) -> tuple[int, ...]:
         """The axes of the first operand that it works along, counted from the first: all, if it names none."""
-        told = self.number("default") if self.axis is None else self.axis
-        if told is None:
-            return tuple(range(self.first.axes))
-        return tuple(each % self.first.axes for each in (told if isinstance(told, tuple) else (told,)))
+        told, default = self.named(self.first.axes), self.number("default")
+        if self.axis is None:
+            told = tuple(range(self.first.axes)) if default is None else (default,)
+        return tuple(each % self.first.axes for each in told)
 
     def apart(self, reason: str) -> PerRank:
         """A result that lies in no simple way."""

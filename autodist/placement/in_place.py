@@ -5,7 +5,7 @@ from __future__ import annotations
 from autodist import operations
 from autodist.placement import arguments
 from autodist.placement.call import Call
-from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.reading import Reading
 from autodist.placement.shapes import Sizes
 from autodist.placement.subscripts import subscript
@@ -26,6 +26,8 @@ class InPlace(Reading):
             part, _ = subscript(old, sizes, key, self._operand, self._found.size)
             fits = not isinstance(part, PerRank) and isinstance(new, (Shard, Replicate, Each))
             return (old if fits else PerRank("setitem", "samples are replaced by what is not theirs")), sizes
+        if new == Replicate() and arguments.is_whole(key):
+            return (old if arguments.is_zero(value) and isinstance(old, Partial) else new), sizes
         if self._adds_to_itself(value, base):
             summed = new == Partial("sum") or operation in self._cyclic and isinstance(by, (Each, Shard))
             if summed or isinstance(new, Partial) and new.reduce == "sum":
@@ -33,12 +35,17 @@ class InPlace(Reading):
         alike = old == new and (isinstance(by, Replicate) or not isinstance(old, Replicate))
         if alike or isinstance(old, Each):
             return old, sizes
-        if isinstance(by, Replicate) and all(map(self._found.begins, base.operations)):
+        if isinstance(by, Replicate) and all(map(self._found.begins, base.operations)) and not self._is_counted(key):
             return new, sizes
         if isinstance(by, Replicate) and isinstance(new, Replicate):
             sums = isinstance(old, Partial) and old.reduce == "sum" and not arguments.is_zero(value)
             return (PerRank("setitem", "it would be counted as often as there are ranks") if sums else old), sizes
         return PerRank("setitem", "each rank puts what it has into a tensor of all"), sizes
+
+    def _is_counted(self, key: Value) -> bool:
+        """Whether it tells as many places as a rank has samples: `rows[: len(x)]`"""
+        slices = (op for each in arguments.keys_of(key) for op in each.operations if op.name == "builtins.slice")
+        return any(counted(self._operand(bound)) for each in slices for bound in each.inputs)
 
     def _adds(self, operation: Operation) -> bool:
         known = self._table.find(operation.name)
@@ -65,11 +72,19 @@ class InPlace(Reading):
             return PerRank(known.name, "each rank puts what it has into a tensor of all"), sizes
         return self._added(base, old), sizes
 
-    def _adds_to_itself(self, value: Value, base: Value) -> bool:
+    def _is_among_own(self, operation: Operation) -> bool:
+        """Whether numbers are put among a rank's own samples, by their places there, which a tensor of its own tells:
+        `zeros.index_add(0, graph_of_node, nodes)`"""
+        axis, places = operation.argument("dim", 1), operation.argument("index", 2)
+        own = [self._operand(each) for each in (operation.inputs[0], places or Value())]
+        return axis is not None and axis.constant == 0 and all(isinstance(p, Shard) and not p.axis for p in own)
+
+    def _adds_to_itself(self, value: Value, base: Value, above: frozenset[Operation] = frozenset()) -> bool:
         """Whether a value is what a tensor had in some place, and something more."""
-        for each in value.operations:
+        for each in value.operations - above:
             if each.name == "setitem":  # `counts[label][guess] += 1`
-                if _is_part(each.inputs[0], base) and self._adds_to_itself(each.inputs[2], each.inputs[0]):
+                inner, above = each.inputs[0], above | {each}
+                if _is_part(inner, base) and self._adds_to_itself(each.inputs[2], inner, above):
                     return True
             elif self._adds(each) and any(_is_part(given, base) for given in each.inputs):
                 return True
@@ -77,6 +92,10 @@ class InPlace(Reading):
 
     def _accumulated(self, operation: Operation, call: Call, placement: Placement) -> Placement:
         """What a loop over samples adds up: the sum of what each of them adds."""
+        over = [each.subject for each in operation.region.loops if each.subject.things]
+        lost = [self._lost_in_list(each, self._found.joint(held(each))) for each in over]
+        if found := [each for each in lost if each is not None]:
+            return found[0]  # in other rounds on each rank
         overs = {each.placement.over for each in call.operands if isinstance(each.placement, Each)}
         if overs - {""}:
             return self._averaged(call, overs)

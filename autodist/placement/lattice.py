@@ -80,6 +80,11 @@ def counted(placement: Placement | None) -> str:
     return placement.weight if isinstance(placement, Partial) and sums else ""
 
 
+def is_multiple(placement: Placement | None) -> bool:
+    """Whether it is a multiple of how many samples a rank has: `-len(x)`"""
+    return isinstance(placement, Partial) and placement.weight.startswith(SUMMED)
+
+
 def multiple(partial: Partial) -> Partial:
     """A multiple of a sum or mean: of a number of samples, no longer one, but as even over the ranks as that."""
     if partial.reduce == "mean" or not partial.weight or partial.weight.startswith(SUMMED):

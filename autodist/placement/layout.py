@@ -11,28 +11,24 @@ from autodist.placement.lattice import Placement, Shard
 WRITTEN = "it writes down the size of the whole batch, or lays samples of different ranks beside each other"
 
 
-def _told(call: Call) -> tuple[int, ...]:
-    return call.axis if isinstance(call.axis, tuple) else () if call.axis is None else (call.axis,)
-
-
 def permute(call: Call) -> Placement:
     """All axes in another order: reversed, if none is told."""
     shard, axes = call.first.shard, call.first.axes
-    order = [each % axes for each in _told(call)] or list(range(axes))[::-1]
+    order = [each % axes for each in call.named()] or list(range(axes))[::-1]
     return call.first.placement if shard is None else Shard(order.index(shard))
 
 
 def transpose(call: Call) -> Placement:
     """Two axes exchanged."""
     shard, axes = call.first.shard, call.first.axes
-    one, other = (each % axes for each in _told(call) or (call.number("first") or 0, call.number("second") or 0))
+    one, other = (each % axes for each in call.named() or (call.number("first") or 0, call.number("second") or 0))
     return call.first.placement if shard is None else Shard({one: other, other: one}.get(shard, shard))
 
 
 def movedim(call: Call) -> Placement:
     """One axis in another place."""
     shard, axes = call.first.shard, call.first.axes
-    source, target = (each % axes for each in _told(call))
+    source, target = (each % axes for each in call.named())
     order = [each for each in range(axes) if each != source]
     order.insert(target, source)
     return call.first.placement if shard is None else Shard(order.index(shard))
@@ -70,7 +66,7 @@ def view_as(call: Call) -> Placement:
 def flatten(call: Call) -> Placement:
     """One axis of several: of all, if none is told."""
     shard, axes = call.first.shard, call.first.axes
-    start, end = (each % axes for each in (*_told(call), 0, -1)[:: 1 if len(_told(call)) != 1 else 2][:2])
+    start, end = (each % axes for each in (*call.named(), 0, -1)[:: 1 if len(call.named()) != 1 else 2][:2])
     if shard is not None and shard == start:
         return Shard(shard, in_parts=end > start)
     if shard is None or shard < start:
@@ -99,7 +95,7 @@ def squeeze(call: Call) -> Placement:
 
 def unsqueeze(call: Call) -> Placement:
     """With a new axis of size one."""
-    shard, (at,) = call.first.shard, _told(call)
+    shard, (at,) = call.first.shard, call.named()
     return call.first.placement if shard is None else Shard(shard + (at % (call.first.axes + 1) <= shard))
 
 

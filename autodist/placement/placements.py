@@ -26,6 +26,8 @@ class Placements:
     taken: Mapping[Operation, Placement] = field(default_factory=dict)
     """How the operation that is looked at is given results of others, where it has its share of what all ranks have."""
 
+    mixed: frozenset[Operation] = frozenset()
+    """The losses that are taken for means over samples, and are otherwise different on each rank."""
     communicates: bool = False
     """Whether the program reduces some over the ranks itself."""
 

@@ -11,30 +11,22 @@ from autodist import operations
 from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
-from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
+from autodist.placement.along import SAMPLES_BESIDE
 from autodist.placement.between_ranks import gives_rank, rank
 from autodist.placement.call import ROWS, Call, Operand
 from autodist.placement.in_place import InPlace
-from autodist.placement.lattice import (
-    Each,
-    Partial,
-    PerRank,
-    Placement,
-    Replicate,
-    Shard,
-    counted,
-    multiple,
-    times,
-)
+from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, counted, multiple, times
 from autodist.placement.placements import Placements, joint
 from autodist.placement.plan import Plan, Sharded, changed
-from autodist.placement.reading import SOURCES
+from autodist.placement.reading import SOURCES, is_list, shaped
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.subscripts import subscript
 from autodist.placement.transfer import BETWEEN, FUNCTIONS, transfer
 from autodist.program import DRAWN, FIELDS, SAMPLE, Operation, Program, Value, closure, held, joined
 
 MOST_AXES = 5
+OF_GRAPHS = (".num_graphs", ".num_nodes", ".num_edges")
+"""What a batch of graphs counts of itself."""
 UNTOLD = "object."
 """Begins the names of methods whose owner is not known."""
 
@@ -154,13 +146,17 @@ class _Propagation(InPlace):
                 operation, operation.argument("outputs", 0) or Value(), operation.argument("inputs", 1)
             )
         if operation.name == "torch.Tensor.grad":
-            return self._gradient(operation, self._losses_of(operation.inputs[0]), operation.inputs[0])
+            found, sizes = self._gradient(operation, self._losses_of(operation.inputs[0]), operation.inputs[0])
+            trained = isinstance(self._operand(operation.inputs[0]), Replicate) and isinstance(found, Partial)
+            return (Replicate() if trained else found), sizes  # which is averaged over the ranks
         if operation.name == "sample":
             return self._joined(operation), self._row(operation)
         if operation.owner is not None and "scaler" in getattr(operation.owner, "roles", ()):
             return self._joined(operation), ()  # `scaler.scale(loss)`
         if operation.name.endswith(arguments.TYPES):
             return self._typed(operation)
+        if operation.name.endswith(OF_GRAPHS) and isinstance(self._operand(operation.inputs[0]), Shard):
+            return Partial("sum", ROWS if operation.name.endswith("num_graphs") else ""), ()
         name = (
             "operator.truediv"
             if operation.name == "operator.floordiv" and self._of_ranks(operation)
@@ -168,6 +164,8 @@ class _Propagation(InPlace):
         )
         if name.startswith(UNTOLD):
             name = "torch.Tensor." + name.removeprefix(UNTOLD)  # of what is asked as a tensor is
+        if name == "builtins.int" and self._whole_numbers.are(joined(operation.inputs[:1])):
+            name = "builtins.float"  # it changes nothing
         if name.endswith(".where") and len(operation.inputs) == 1:
             name = "torch.nonzero"
         known = self._table.find("torch.Tensor.size" if name == "torch.Tensor.shape" else name)
@@ -178,15 +176,6 @@ class _Propagation(InPlace):
                 self._found.size(operation.inputs[0]) if operation.inputs else None
             )
         return self._known(operation, known)
-
-    def _slice(self, operation: Operation) -> Placement:
-        """`[start : start + n]`: places that begin where ranks have come to are each rank's own."""
-        bounds = [self._operand(each) for each in operation.inputs]
-        starts = operation.inputs and operation.inputs[0].constant not in (None, 0)
-        own = next((each for each in bounds if isinstance(each, (Partial, PerRank))), None)
-        if starts and own is not None:
-            return own if isinstance(own, PerRank) else PerRank(operation.name, BY_PLACE)
-        return next((each for each in bounds if isinstance(each, Each)), Replicate())
 
     def _batch_sizes(self, operation: Operation) -> Sizes:
         given = operation.inputs[0] if operation.inputs else Value()
@@ -204,6 +193,8 @@ class _Propagation(InPlace):
         first = self._operand(operation.inputs[0]) if operation.inputs else Replicate()
         if rows := counted(first):
             return Shard(0, rows=rows), (None,) * len(operation.inputs)
+        if isinstance(first, Shard) and not operation.inputs[0].operations and not self._has_each(operation.inputs[0]):
+            first = replace(first, axis=first.axis + 1)  # of rows of which each has a number of each sample
         return first, self._found.size(operation.inputs[0]) if operation.inputs else None
 
     def _of_ranks(self, operation: Operation) -> bool:
@@ -225,14 +216,15 @@ class _Propagation(InPlace):
         if numbers and "of" in operation.keywords:  # `enumerate(labels)`
             of = operation.keywords["of"]
             fields, lying = any(each.name == FIELDS for each in of.operations), self._operand(of)
-            return (lying and (Each("range") if lying == Shard(0) and not fields else Replicate())), ()
+            samples = lying.rows if isinstance(lying, Shard) and not lying.axis and not fields else ""
+            return (lying and (Each(samples) if samples else Replicate())), ()
         if numbers:
             waits = placement is None and any(each.operations for each in operation.inputs)
-            return (None if waits else Each("range") if counted(placement) else placement or Replicate()), ()
+            return (None if waits else Each(counted(placement)) if counted(placement) else placement or Replicate()), ()
         if over.operations and all(each.name == FIELDS for each in over.operations):
             return placement, None
         if isinstance(placement, Shard) and not any(self._gives_several(each) for each in over.operations):
-            placement = Each("rows") if placement.axis == 0 else replace(placement, axis=placement.axis - 1)
+            placement = Each(placement.rows) if placement.axis == 0 else replace(placement, axis=placement.axis - 1)
         several = any(self._gives_several(each) for each in over.operations)
         return placement, sizes if several or not sizes else sizes[1:]
 
@@ -306,11 +298,13 @@ class _Propagation(InPlace):
             return placement, None
         if (state := self._state(base, operation)) is not None:
             return state
-        if any(self._gives_several(each) for each in base.operations):
-            return placement, self._found.size(base)
         key = operation.inputs[1] if len(operation.inputs) > 1 else Value()
+        if any(self._gives_several(each) for each in base.operations) and len(arguments.keys_of(key)) < 2:
+            return placement, self._found.size(base)
         if isinstance(placement, Each) and isinstance(self._operand(key) or Replicate(), (Each, Replicate)):
-            return placement, None  # of one sample, by what is that sample's
+            whole = Replicate(), self._found.size(base), key, lambda each: Replicate(), self._found.size
+            several = len(arguments.keys_of(key)) > 1
+            return placement, subscript(*whole)[1] if several else None  # of one sample, by what is that sample's
         return subscript(placement, self._found.size(base), key, self._operand, self._found.size)
 
     def _chosen(self, placement: Placement, key: Sequence[Value]) -> Placement:
@@ -359,20 +353,38 @@ class _Propagation(InPlace):
             return None
         lengths = {len(self._found.size(each.inputs[0]) or ()) for each in shapes}
         axis = axis % lengths.pop() if axis < 0 and len(lengths) == 1 and lengths != {0} else axis
-        return Partial("sum", sharded[axis]) if axis in sharded else Replicate()
+        if axis not in sharded:
+            return self._longest(operation, shapes[0].inputs[0], axis)
+        return Partial("sum", sharded[axis])
 
     def _known(self, operation: Operation, known: operations.Operation) -> tuple[Placement | None, Sizes]:
-        if known.cls == "length" and self._is_one_of_many(operation.inputs[0]):
+        if known.cls == "length" and operation.inputs:
+            one = operation.inputs[0]
+            if (
+                self._is_one_of_many(one)
+                or self._holds_batches(one)
+                or operation.name == "builtins.len"
+                and shaped(one)
+            ):
+                return Replicate(), ()
+        if known.parameters.get("compares") and self._are_alike(operation):
             return Replicate(), ()
-        if known.cls in ("expand", "repeat") and (shard := self._spread_out(operation)) is not None:
-            return shard, tuple(None for _ in arguments.sizes_of(operation))
+        if known.cls == "length" and operation.inputs and self._is_as_long(operation.inputs[0]):
+            return Replicate(), ()
+        if known.cls in ("expand", "repeat", "repeat_each") and (shard := self._spread_out(operation)) is not None:
+            return shard, (None,) * (1 if known.cls == "repeat_each" else len(arguments.sizes_of(operation)))
         if known.cls in ("fill", "random") and (like := self._shaped_like(operation)) is not None:
             placement = self._first(like)
             return (placement if isinstance(placement, Shard) else Replicate()), self._found.size(like.inputs[0])
         if known.cls == "random" and any(self._is_apart(each) for each in arguments.drawn_from(operation, known)):
             return PerRank(known.name, "it draws from what each rank has of its own"), None
-        if known.cls == "scatter" and not isinstance(self._operand(operation.inputs[0]), Shard):
+        if known.cls == "scatter" and (not isinstance(base := self._operand(operation.inputs[0]), Shard)):
             return self._scattered(operation, known)
+        if known.cls == "scatter" and self._is_among_own(operation):
+            return base, self._found.size(operation.inputs[0])
+        weights = (operation.keywords.get(name, Value()) for name in ("weight", "pos_weight"))
+        if known.cls in ("loss", "sample_loss") and any(map(self._is_apart, weights)):
+            return PerRank(known.name, "it weighs samples by what each rank has of its own"), ()
         given = list(arguments.operands(operation, known))
         call = arguments.call(operation, known)
         operands: list[Operand] = []
@@ -404,44 +416,24 @@ class _Propagation(InPlace):
                 return PerRank(known.name, "ranks put different numbers of values into that list"), sizes[0]
             return self._of_list(operands[0].placement, known), sizes[0]
         if known.cls == "same" and known.parameters and not any(isinstance(e.placement, Shard) for e in operands):
-            operands, sizes = operands[known.parameters["of"] :] or operands, sizes[:1]  # `x.copy_(y)`
+            operands, sizes = operands[known.parameters["of"] :], sizes[:1]  # `x.copy_(y)`
+            if not operands:  # `x.fill_(0)`
+                return Replicate(), sizes[0]
         numbers = tuple(None if place == rows else size for place, size in enumerate(call.sizes))
         call = replace(call, operands=tuple(operands), sizes=numbers, parameters=known.parameters)
         alike = all(each.placement == Replicate() for each in operands)
         placement = Replicate() if alike else self._under_all(known, call, sizes)
+        if known.cls == "length" and not alike and placement == Replicate():
+            (at,) = call.named()[:1] or (call.number("default") or 0,)
+            placement = self._longest(operation, operation.inputs[0], at % call.first.axes if call.first.axes else at)
+        if known.parameters.get("compares") and not alike and all(map(is_list, operation.inputs)):
+            return PerRank(known.name, "it compares lists of all samples"), ()
         if operation in self._cyclic and known.cls == "add":
             placement = self._accumulated(operation, call, placement)
         return placement, result_sizes(known, operation.name, call, tuple(sizes))
 
     def _is_apart(self, value: Value) -> bool:
         return not isinstance(self._operand(value) or Replicate(), Replicate)
-
-    def _spread_out(self, operation: Operation) -> Placement | None:
-        """What is replicated, repeated for each of a rank's samples: `token.expand(len(x), -1)`"""
-        if self._operand(operation.inputs[0]) != Replicate():
-            return None
-        told = arguments.sizes_of(operation)
-        at = self._plan.counts(operation, told)
-        for place, each in enumerate(told):
-            if rows := counted(self._size_as(each, place == at)):
-                return Shard(place, rows=rows)
-        return None
-
-    def _laid_together(
-        self, operation: Operation, known: operations.Operation, call: Call
-    ) -> tuple[Placement | None, Sizes]:
-        """A list with an entry for each of a rank's samples as one tensor: `torch.stack(found)`, `torch.cat(found)`"""
-        sizes = self._found.size(operation.inputs[0])
-        axis = call.axis if isinstance(call.axis, int) else 0
-        if known.cls == "stack":
-            picked = self._picked(operation.inputs[0])
-            return Shard(axis, rows=picked or ROWS), (*sizes[1:], None) if sizes else None
-        of = ",".join(sorted(f"%{each.number}" for each in held(operation.inputs[0])))
-        return Shard(axis, rows=f"pieces of {of}"), sizes[1:] if sizes else None
-
-    def _has_each(self, value: Value) -> bool:
-        """Whether a list has an entry for each of a rank's samples."""
-        return isinstance(self._found.joint(held(value)), Each)
 
     def _of_list(self, element: Placement, known: operations.Operation) -> Placement:
         """The sum or mean of what a list holds."""
@@ -459,8 +451,7 @@ class _Propagation(InPlace):
         if None not in sizes:
             return _tried(known, call) or call.apart("its operands have fewer axes than it needs")
         least = max((each.placement.axis + 1 for each in call.operands if isinstance(each.placement, Shard)), default=1)
-        axes_told = call.axis if isinstance(call.axis, tuple) else () if call.axis is None else (call.axis,)
-        least = max([least, *(each + 1 if each >= 0 else -each for each in axes_told)])
+        least = max([least, *(each + 1 if each >= 0 else -each for each in call.named())])
         known_axes = max((len(each) for each in sizes if each), default=0)
         tried = range(max(least, known_axes), MOST_AXES + 1)
         results = []

@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from autodist import operations
 from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
-from autodist.placement.call import ROWS
-from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement.along import BY_PLACE
+from autodist.placement.call import ROWS, Call
+from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, counted, is_multiple
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
+from autodist.placement.shapes import Sizes
+from autodist.placement.whole_numbers import WholeNumbers
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
+from autodist.trace.things import Mapping, Sequence
 
 SOURCES = (BATCH, FIELDS)
 LOADED = (BATCH, FIELDS, SAMPLE)
 PADDING = ("pad_sequence", "pad_packed_sequence")
 """Names of what makes samples as long as the longest of them."""
+
+
+def is_list(value: Value) -> bool:
+    """Whether it is a list, and no tensor of as many numbers: `guess.tolist()`"""
+    listed = all(each.name.endswith(("builtins.list", ".tolist")) for each in value.operations)
+    return (
+        listed
+        and not value.constants
+        and (bool(value.operations) or any(isinstance(each, Sequence) for each in value.things))
+    )
+
+
+def shaped(value: Value) -> list[Value]:
+    """The tensors of which a value is the shape: `x.shape`"""
+    shapes = [each for each in value.operations if each.name in arguments.SHAPES and len(each.inputs) == 1]
+    return [each.inputs[0] for each in shapes] if len(shapes) == len(value.operations) and not value.things else []
 
 
 class Reading:
@@ -24,24 +47,57 @@ class Reading:
         self._program, self._plan, self._table, self._catalog = program, plan, table, catalog
         self._found = Placements()
         self._cyclic = program.cyclic
+        self._whole_numbers = WholeNumbers(table)
 
     def _operand(self, value: Value) -> Placement | None:
         """How a value lies, or what is in it."""
         if any(isinstance(self._found.joint(keys.operations), (Each, PerRank)) for keys in arguments.keys(value)):
             return PerRank("builtins.dict", "its keys are each rank's own")
         found = self._found.joint(held(value))
+        if (lost := self._lost_in_list(value, found)) is not None:
+            return lost
         if any(getattr(each, "kind", "") == "set" for each in value.things) and isinstance(found, (Each, Shard)):
             return PerRank("builtins.set", "which of its elements are alike, all samples together tell")
         picked = self._picked(value) if value.things and not value.operations else ""
         if picked and found is None or isinstance(found, Each) and value.things and not value.operations:
-            return Shard(0, rows=picked or ROWS)  # a list with one for each sample
+            return Shard(0, rows=self._rows_in(value))  # a list with one for each sample
         return found
+
+    def _lost_in_list(self, value: Value, found: Placement | None) -> PerRank | None:
+        """Why a list says nothing of that of all samples, if it does not."""
+        ordered = [each.name for thing in value.things for each in getattr(thing, "picked", Value()).things]
+        if ordered and isinstance(found, Each):
+            return PerRank(min(ordered), "what is where in it, all samples together tell")
+        places = {op for keys in arguments.places(value) for op in keys.operations}
+        if not any(isinstance(self._found.of.get(each), (Each, Shard, PerRank)) for each in places):
+            return None
+        inside = list(held(value))
+        if all(each in self._found.of for each in inside) and not self._adds_up(inside):
+            return PerRank("setitem", "each rank puts what it has into a list of all")
+        return None
+
+    def _adds_up(self, inside: Iterable[Operation]) -> bool:
+        """Whether what ranks have apart in a list is added up from round to round."""
+        apart = [each for each in inside if self._found.of[each] != Replicate()]
+        return bool(apart) and all(each in self._cyclic for each in apart)
+
+    def _is_as_long(self, value: Value) -> bool:
+        """Whether it has one size on all ranks: one of their samples, and a list that holds no single samples."""
+        if value.operations or not value.things or not all(isinstance(each, Sequence) for each in value.things):
+            return self._is_one_of_many(value)
+        return not self._picked(value) and not isinstance(self._found.joint(held(value)), (Each, PerRank, type(None)))
 
     def _picked(self, value: Value) -> str:
         """By what a list has been given some of a rank's samples, and not others; empty if it has all of them."""
         tests = {op for thing in value.things for op in getattr(thing, "picked", Value()).operations}
         apart = (each for each in tests if not isinstance(self._found.of.get(each, Replicate()), Replicate))
         return ",".join(sorted(f"%{each.number}" for each in apart))
+
+    def _rows_in(self, value: Value) -> str:
+        """What counts the elements of a list that has one for each of a rank's samples."""
+        one = self._found.joint(held(value))
+        told = one.loop if isinstance(one, Each) and one.loop not in ("range", "loader") else ROWS
+        return self._picked(value) or told
 
     def _size_as(self, size: Value, counts: bool) -> Placement | None:
         """How a size lies, which may be the number of samples of the whole batch."""
@@ -69,7 +125,23 @@ class Reading:
         if known is None:
             return operation.owner is not None and operation.name not in SOURCES
         along = known.short in arguments.SEVERAL and (len(operation.inputs) > 1 or bool(operation.keywords))
-        return along or known.cls == "sequence" or known.short == "LSTMCell"
+        return along or known.cls == "sequence" or known.short in ("LSTMCell", "pad_packed_sequence")
+
+    def _are_alike(self, operation: Operation) -> bool:
+        """Whether shapes are compared that all ranks find alike: they have as many samples of one as of another."""
+        tensors = [shaped(each) for each in operation.inputs]
+        found = {self._operand(each) for several in tensors for each in several}
+        return all(tensors) and len(found) == 1 and isinstance(next(iter(found)), Shard)
+
+    def _holds_batches(self, value: Value) -> bool:
+        """Whether it is a list of tensors that have a rank's samples, as many on all ranks."""
+        listed = not value.operations and any(isinstance(each, (Sequence, Mapping)) for each in value.things)
+        return (
+            listed
+            and isinstance(self._found.joint(held(value)), Shard)
+            and isinstance(self._operand(value), Shard)
+            and not self._picked(value)
+        )
 
     def _is_one_of_many(self, value: Value) -> bool:
         """Whether it is one of a rank's samples, `x[0]`, which are all of one size: nobody has padded them to the
@@ -84,6 +156,22 @@ class Reading:
         shared = all(isinstance(self._found.of.get(each), Shard) for each in given)
         return shared and not any(each.name.endswith(PADDING) for each in given)
 
+    def _longest(self, operation: Operation, value: Value, axis: int) -> Placement:
+        """How long samples are: of what a rank fills up to its own longest one, the most over the ranks, where that is
+        shown; tensors that are made to measure, and loops, go by their own."""
+        given = closure(value.operations, lambda op: op.inputs[0].operations if self._keeps_shape(op) else ())
+        ends = [each for each in given if not self._keeps_shape(each)]
+        if not ends or axis not in (0, 1) or not all(each.name.endswith("pad_sequence") for each in ends):
+            return Replicate()
+        below = self._program.depending([operation])
+        kinds = {each.kind for each in self._program.effects if each.operation in below}
+        by_own = any(each.name.startswith(("torch.", "range")) for each in below - {operation})
+        return Partial("max") if kinds and "test" not in kinds and not by_own else Replicate()
+
+    def _keeps_shape(self, operation: Operation) -> bool:
+        known = self._table.find(operation.name)
+        return known is not None and known.cls in ("same", "elementwise", "transpose") and bool(operation.inputs)
+
     def _shaped_like(self, operation: Operation) -> Operation | None:
         """What reads the shape that a tensor is made with: `torch.randn(x.shape)`, `torch.zeros(*x.size())`"""
         given = [*operation.inputs[-1:], *(each for name, each in operation.keywords.items() if name in ("*", "size"))]
@@ -93,3 +181,45 @@ class Reading:
                 if shape.name in arguments.SHAPES and len(shape.inputs) == 1:
                     return shape
         return None
+
+    def _laid_together(
+        self, operation: Operation, known: operations.Operation, call: Call
+    ) -> tuple[Placement | None, Sizes]:
+        """A list with an entry for each of a rank's samples as one tensor: `torch.stack(found)`, `torch.cat(found)`"""
+        sizes = self._found.size(operation.inputs[0])
+        axis = call.axis if isinstance(call.axis, int) else 0
+        if known.cls == "stack":
+            return Shard(axis, rows=self._rows_in(operation.inputs[0])), (*sizes[1:], None) if sizes else None
+        of = ",".join(sorted(f"%{each.number}" for each in held(operation.inputs[0])))
+        one = sizes is not None and sizes[1:][axis : axis + 1] == (1,)  # `torch.cat([x[:, None] for x in xs], 1)`
+        rows = self._rows_in(operation.inputs[0]) if one else f"pieces of {of}"
+        return Shard(axis, rows=rows), (*sizes[1 : axis + 1], None, *sizes[axis + 2 :]) if sizes else None
+
+    def _has_each(self, value: Value) -> bool:
+        """Whether a list has an entry for each of a rank's samples."""
+        return isinstance(self._found.joint(held(value)), Each)
+
+    def _spread_out(self, operation: Operation) -> Placement | None:
+        """What is replicated, repeated for each of a rank's samples: `token.expand(len(x), -1)`"""
+        if self._operand(operation.inputs[0]) != Replicate():
+            return None
+        if operation.name.endswith("repeat_interleave"):  # `torch.arange(4).repeat_interleave(n)`
+            rows, over = counted(self._operand(operation.inputs[-1])), operation.inputs[0].operations
+            numbers = {each.inputs[0].constant for each in over if each.name.endswith(".arange") and each.inputs}
+            order = f"{numbers.pop()} in turn" if len(numbers) == 1 else "each in turn"
+            return Shard(0, order=order, rows=rows) if rows and len(operation.inputs) > 1 else None
+        told = arguments.sizes_of(operation)
+        at = self._plan.counts(operation, told)
+        for place, each in enumerate(told):
+            if rows := counted(self._size_as(each, place == at)):
+                return Shard(place, rows=rows)
+        return None
+
+    def _slice(self, operation: Operation) -> Placement:
+        """`[start : start + n]`: places that begin where ranks have come to are each rank's own."""
+        bounds = [self._operand(each) for each in operation.inputs]
+        starts = operation.inputs and operation.inputs[0].constant not in (None, 0)
+        own = next((each for each in bounds if isinstance(each, (Partial, PerRank))), None)
+        if own is not None and (starts or is_multiple(own)):
+            return own if isinstance(own, PerRank) else PerRank(operation.name, BY_PLACE)
+        return next((each for each in bounds if isinstance(each, Each)), Replicate())

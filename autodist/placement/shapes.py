@@ -55,12 +55,12 @@ def _together(sizes: tuple[int | None, ...]) -> int | None:
 
 def _reduced(call: Call, first: Sizes) -> Sizes:
     default = call.number("default")
-    told = call.axis if call.axis is not None else default
-    if told is None:
+    if call.axis is None and default is None:
         return ()
     if first is None:
         return None
-    gone = {each % len(first) for each in (told if isinstance(told, tuple) else (told,))} if first else set()
+    told = call.named(len(first)) if call.axis is not None else () if default is None else (default,)
+    gone = {each % len(first) for each in told} if first else set()
     if call.keepdim:
         return tuple(1 if at in gone else size for at, size in enumerate(first))
     return tuple(size for at, size in enumerate(first) if at not in gone)
@@ -78,7 +78,7 @@ def _of_layer(operation: Operation, first: Sizes) -> Sizes:
 def _moved(cls: str, call: Call, given: tuple[Sizes, ...]) -> Sizes:
     first = given[0] if given else None
     if cls == "flatten":
-        told = call.axis if isinstance(call.axis, tuple) else () if call.axis is None else (call.axis,)
+        told = call.named()
         if first is None:
             return (None, None) if told == (1,) else None
         start, end = (told[0] if told else 0), (told[1] if len(told) > 1 else -1)

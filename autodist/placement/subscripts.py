@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
 from autodist.placement.arguments import keys_of
-from autodist.placement.lattice import Each, PerRank, Placement, Replicate, Shard
+from autodist.placement.lattice import Each, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.shapes import Sizes
 from autodist.program import Value
 
@@ -45,13 +45,19 @@ def subscript(
         if isinstance(lying, Shard) and isinstance(placement, Replicate):  # `centres[labels]`
             return Shard(len(result) + lying.axis), None
         chosen = lies(each) if each.operations else None
+        if isinstance(chosen, PerRank) and isinstance(placement, Replicate) and not chosen.rows:  # `queue[len(x) :]`
+            return PerRank("getitem", BY_PLACE), None
         if axis == sharded and isinstance(chosen, Each):  # `x[i]`, in a loop over the samples
             return chosen, sizes[1:] if sizes else None
         places = isinstance(chosen, PerRank) and chosen.rows  # of some of the rank's own
         if axis == sharded and (isinstance(chosen, Shard) or places) and isinstance(placement, Shard):
             name = ",".join(sorted(f"%{every.number}" for every in each.operations))
             placement = replace(placement, rows=name)
-        kept, wrong = (True, None) if places and axis == sharded else _along(axis == sharded, each, lies, size)
+        kept, wrong = (
+            (True, None)
+            if places and axis == sharded
+            else _along(placement.rows if axis == sharded and isinstance(placement, Shard) else "", each, lies, size)
+        )
         if wrong is not None and not (sharded is None and isinstance(lies(each), Replicate)):
             return PerRank("getitem", wrong), None
         if kept:
@@ -67,15 +73,17 @@ def subscript(
 
 
 def _along(
-    at: bool, key: Value, lies: Callable[[Value], Placement | None], size: Callable[[Value], Sizes]
+    at: str, key: Value, lies: Callable[[Value], Placement | None], size: Callable[[Value], Sizes]
 ) -> tuple[bool, str | None]:
-    """Whether an axis is left by one part of a key, and why the samples, if it is theirs, are not where they were."""
+    """Whether an axis is left by one part of a key, and why the samples are not where they were, if it is theirs, which
+    ``at`` counts."""
     if key.constants and not key.operations and all(each[0] is int for each in key.constants):
         return False, BY_PLACE if at else None
     slices = [each for each in key.operations if each.name == "builtins.slice"]
     if slices and len(slices) == len(key.operations):
         bounds = tuple(each.constant for each in slices[0].inputs)
-        return True, BY_PLACE if at and bounds != WHOLE else None
+        every = bounds[::2] == WHOLE[::2] and counted(lies(slices[0].inputs[1])) == at  # `x[: len(batch)]`
+        return True, BY_PLACE if at and bounds != WHOLE and not every else None
     chosen = lies(key)
     if not at:
         kept = not key.operations or size(key) != ()

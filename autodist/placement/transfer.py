@@ -88,8 +88,10 @@ def transfer(operation: Operation, call: Call) -> Placement:
             return Partial("mean", mixed.over)
         if others == [Replicate()]:
             return mixed
+    if operation.parameters.get("anew") and call.first.shard is None:
+        return Replicate()
     if mixed is not None and operation.cls != "fact":
-        return mixed
+        return mixed if operation.cls in DIVIDED else replace(mixed, over="")
     if any(isinstance(each.placement, Each) for each in call.operands):
         return _of_each(operation, call)
     orders = {each.placement.order for each in call.operands if isinstance(each.placement, Shard)}

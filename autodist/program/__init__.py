@@ -6,6 +6,7 @@ it and change nothing. Nothing here reads source.
 
 from autodist.program.graph import (
     BATCH,
+    CHOSEN,
     DRAWN,
     FIELDS,
     SAMPLE,
@@ -21,6 +22,7 @@ from autodist.program.values import EMPTY, MANY, UNKNOWN, Value, constant, joine
 
 __all__ = [
     "BATCH",
+    "CHOSEN",
     "DRAWN",
     "EMPTY",
     "FIELDS",

@@ -26,6 +26,8 @@ BATCH, FIELDS, SAMPLE = "loader.batch", "loader.fields", "loader.sample"
 of those that a `collate_fn` lays together."""
 DRAWN = "loader.sampler.length"
 """The name of how many samples a loader's sampler draws: each rank's own number, once they are shared out."""
+CHOSEN = "loader.sampler.choice"
+"""The name of what a sampler or a subset draws by: all ranks are to read the samples that one process does."""
 TENSOR_ROOTS = ("torch.", "numpy.", "loader.", "sample", "torchvision.", "einops.", "callback", "data.index")
 """The beginnings of the names of operations that give tensors or arrays, or what holds such."""
 VIEWS = frozenset(
@@ -33,6 +35,8 @@ VIEWS = frozenset(
     "swapaxes swapdims movedim moveaxis expand narrow select diagonal numpy from_numpy asarray as_tensor real".split()
 )
 """The names of operations that give the same numbers in the same memory: changed in place, both are."""
+BESIDE = ("picked", "keys", "places")
+"""What decides over the elements of lists and dicts: which they are given, and where."""
 THROUGH = ("operator.", "getitem", "setitem", "iterate", "call", "object.", "builtins.", "recursion", "torch", "copy.")
 """Those of operations that give tensors where they are given some."""
 
@@ -179,7 +183,7 @@ class Program:
         found: dict[Operation, dict[Operation, None]] = {each: {} for each in self.operations}
         for user in self.operations:
             for value in user.operands:
-                beside = (getattr(thing, name, EMPTY) for thing in value.things for name in ("picked", "keys"))
+                beside = (getattr(thing, name, EMPTY) for thing in value.things for name in BESIDE)
                 for each in (*held(value), *(op for told in beside for op in told.operations)):
                     found[each][user] = None
         return {each: list(users) for each, users in found.items()}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from autodist.placement import Each, Partial, PerRank, Replicate, Shard
 from autodist.placement.placements import Placements
 from autodist.program import Operation, Program, Region, held
+from autodist.solve.facts import is_number_of_samples
 from autodist.solve.steps import Steps
 from autodist.solve.written import assigned, parts_of
 from autodist.source import Source, all_of, spelled
@@ -93,6 +94,9 @@ class _Uses:
         makers = [each for each in self._apart(made) if each.node is made]
         if not read or not makers or not isinstance(made, ast.expr):
             return None
+        trained = all(each.demand.kind == "loss" and not is_number_of_samples(each.placement) for each in group)
+        if trained and not any(isinstance(self._placements.of.get(user), Each) for user in self._users(makers)):
+            return replace(group[0], node=made, region=makers[0].region, source=makers[0].source)
         if not all(self._may_be_global(each, {cut.node for cut in group}) for each in makers):
             return None
         if len(makers) < sum(1 for each in self._program.at(made).operations if each.node is made):
@@ -106,6 +110,9 @@ class _Uses:
         bound = self._bound(read) if len(read) == len(group) else None
         here = replace(group[0], node=made, region=region, source=source, read=frozenset(each.node for each in group))
         return here if bound is None else replace(here, node=bound, source=read[0].source)
+
+    def _users(self, made: Sequence[Operation]) -> Iterator[Operation]:
+        return (user for each in made for user in self._program.users[each])
 
     def _bound(self, read: list[Cut]) -> ast.expr | None:
         """What the one name was bound to by which all read it: `train(epoch)` of `loss = train(epoch)`."""

@@ -18,6 +18,7 @@ from autodist.solve.alone import Alone
 from autodist.solve.costs import cheapest
 from autodist.solve.demands import Demand, demands
 from autodist.solve.facts import Facts, is_mean, is_number_of_samples, is_sum
+from autodist.solve.memories import given_to_keep, remembered
 from autodist.solve.search import Cut, Search
 from autodist.solve.written import parts_of, read_by
 
@@ -28,14 +29,21 @@ ON_HOST = frozenset("tolist numpy cpu".split())
 
 
 def cuts(
-    program: Program, placements: Placements, alone: Alone | None = None, settled: frozenset[ast.AST] = frozenset()
+    program: Program,
+    placements: Placements,
+    alone: Alone | None = None,
+    settled: frozenset[ast.AST] = frozenset(),
+    asked: Sequence[Demand] = (),
+    training: bool = False,
 ) -> list[Cut]:
-    """The expressions to make global, each once, in the order in which they are demanded; others are ``settled``."""
+    """The expressions to make global, each once, in the order in which they are demanded; others are ``settled``. More
+    may be ``asked`` for; for ``training`` only that, and what losses and later steps are computed from."""
     alone = alone or Alone()
     facts = Facts(program, placements, alone, settled)
-    found: dict[ast.expr, Cut] = {}
-    wanted = [Demand("state", each) for each in facts.kept()]
-    for demand in [*(wanted or _lost(facts)), *demands(program, operations.load(), alone)]:
+    found = {each.node: each for each in remembered(facts)}
+    wanted = [Demand("memory" if each in facts.learnt else "state", each) for each in facts.kept()]
+    shown = () if training else demands(program, operations.load(), alone)
+    for demand in [*(wanted or _lost(facts)), *asked, *shown]:
         for cut in _met(demand, facts):
             before = found.setdefault(cut.node, cut)
             if before.is_met and before.placement != cut.placement and not _is_alike(before.placement, cut.placement):
@@ -44,17 +52,38 @@ def cuts(
     return [_narrowed(each, facts) for each in cheapest(narrowed, program, placements, facts.barred)]
 
 
+def _around(cut: Cut, facts: Facts) -> Iterator[Cut]:
+    """What to make global so that all ranks come to where something is made global: of the tests around it."""
+    inner: ast.AST = cut.node
+    for each in cut.source.ancestors(cut.node):
+        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return
+        if isinstance(each, (ast.If, ast.IfExp, ast.While)) and inner is not each.test:
+            tested = [op for op in facts.at(each.test).operations if not facts.is_alike(op)]
+            for op in sorted(tested, key=lambda op: op.number):
+                yield from Search(facts, Demand("test", op)).at(each.test, Value(frozenset(tested)), op)
+        inner = each
+
+
 def _lost(facts: Facts) -> Iterator[Demand]:
     """The losses that are means over all samples once numbers are global that no gradient flows through."""
     for each in facts.mixed_losses():
         demand = Demand("loss", each)
-        if all(cut.is_met and is_mean(cut.placement) for cut in _met(demand, facts)):
+        found = list(_met(demand, facts))
+        if all(cut.is_met and (cut.is_kept or is_mean(cut.placement)) for cut in found):
             yield demand
 
 
-def solved(program: Program, plan: Plan, catalog: Catalog, alone: Alone) -> list[Cut]:
-    """The expressions to make global so that all demands are met. What others are computed from comes first: once it
-    is global, they may be so as well."""
+def solved(
+    program: Program,
+    plan: Plan,
+    catalog: Catalog,
+    alone: Alone,
+    asked: Sequence[Demand] = (),
+    training: bool = False,
+) -> list[Cut]:
+    """The expressions to make global so that all demands are met, or those of ``training`` alone. What others are
+    computed from comes first: once it is global, they may be so as well."""
     chosen: dict[ast.expr, Cut] = {}
     left: list[Cut] = []
     placements: Placements | None = None
@@ -64,7 +93,8 @@ def solved(program: Program, plan: Plan, catalog: Catalog, alone: Alone) -> list
             plan = _going_on_alike(program, plan, placements)
             placements = as_reported(program, plan, catalog, placements)
         settled = frozenset(node for each in chosen.values() for node in (each.node, *each.read))
-        fresh = [each for each in cuts(program, placements, alone, settled) if each.node not in chosen]
+        fresh = [each for each in cuts(program, placements, alone, settled, asked, training) if each.node not in chosen]
+        fresh = _without_counts(fresh, placements, program, plan, catalog)
         met = [each for each in fresh if each.is_met]
         left = [each for each in fresh if not each.is_met]
         entered = {region.function for region in _given(met, program)}
@@ -76,8 +106,35 @@ def solved(program: Program, plan: Plan, catalog: Catalog, alone: Alone) -> list
             break
         if not now:
             break
-        plan = _made_global(now, program, plan)
+        plan = made_global(now, program, plan)
+    lost = {each.demand for each in left if each.is_behind}  # what was begun for these is of no use
+    chosen = {node: each for node, each in chosen.items() if not (each.is_behind and each.demand in lost)}
+    assert placements is not None
+    facts = Facts(program, placements, alone, frozenset(chosen))
+    for each in [*chosen.values()]:
+        around = list(_around(each, facts))
+        if all(test.is_met for test in around):
+            chosen |= {test.node: test for test in around if test.node not in chosen}
+        else:  # ranks that do not come there would be waited for
+            left.append(replace(chosen.pop(each.node), placement=next(e.placement for e in around if not e.is_met)))
     return [*chosen.values(), *left]
+
+
+def _without_counts(
+    fresh: list[Cut], placements: Placements, program: Program, plan: Plan, catalog: Catalog
+) -> list[Cut]:
+    """Some cuts, without numbers of samples that losses are no means with: by which a rank's own samples are laid out,
+    or picked."""
+    counts = [each for each in fresh if each.is_met and is_number_of_samples(each.placement)]
+    losses = [each for each in fresh if each.demand.kind == "loss"]
+    if not counts:
+        return fresh
+    tried = as_reported(program, made_global(counts, program, plan), catalog, placements)
+    if len(tried.mixed) > len(placements.mixed):
+        lost = PerRank("count", OTHERWISE)
+        return [replace(each, placement=lost) if each in counts else each for each in fresh]
+    helps = not placements.mixed or len(tried.mixed) < len(placements.mixed) or not set(losses) & set(counts)
+    return fresh if helps else [each for each in fresh if each not in losses]
 
 
 def _going_on_alike(program: Program, plan: Plan, placements: Placements) -> Plan:
@@ -85,7 +142,7 @@ def _going_on_alike(program: Program, plan: Plan, placements: Placements) -> Pla
     facts = Facts(program, placements, Alone())
     taken = {user: dict(held) for user, held in plan.taken.items()}
     for each in facts.kept():
-        for user in facts.carried[each]:
+        for user in facts.carried.get(each, ()):
             taken.setdefault(user, {})[each] = Replicate()
     return replace(plan, taken=taken)
 
@@ -121,7 +178,7 @@ def _reading(nodes: Sequence[ast.expr], program: Program) -> dict[ast.expr, list
     """What is given some expressions."""
     found: dict[ast.expr, list[Operation]] = {each: [] for each in nodes}
     for each in program.operations:
-        for part in read_by(each.node):
+        for part in read_by(each):
             if part in found:
                 found[part].append(each)
     return found
@@ -132,42 +189,49 @@ def _is_returned(cut: Cut) -> bool:
     return isinstance(cut.source.parents.get(cut.node), ast.Return)
 
 
-def _returned(made_global: Sequence[Cut], program: Program) -> Iterator[tuple[Operation, set[Operation]]]:
-    """Who is given what functions return that is made global there, and what that is."""
-    for each in filter(_is_returned, made_global):
-        home = each.source.function(each.node)
-        for op in program.at(each.node).operations:
-            for user in program.users[op]:
-                if not any(region.function is home for region in user.region.around()):
+def _returned(gathered: Sequence[Cut], program: Program) -> Iterator[tuple[Operation, set[Operation]]]:
+    """Who is given what functions return that is made global there, or where they are called, and what that is."""
+    for each in gathered:
+        home = each.source.function(each.node) if _is_returned(each) else each.node
+        for op in held(program.at(each.node)):
+            for user in program.users[op] if _is_inside(op, home) else ():
+                if not _is_inside(user, home):
                     yield user, {op}
 
 
-def _given(made_global: Sequence[Cut], program: Program) -> dict[Region, set[Operation]]:
+def _is_inside(operation: Operation, home: ast.AST | None) -> bool:
+    """Whether a function, or what is called somewhere, runs an operation."""
+    return home is not None and any(home in (each.function, each.node) for each in operation.region.around())
+
+
+def _given(gathered: Sequence[Cut], program: Program) -> dict[Region, set[Operation]]:
     """The calls of the project's functions that are given some expressions, and what these are."""
-    nodes = {each.node for each in made_global}
+    nodes = {node for each in gathered for node in (each.node, *each.read)}
     found = {each: [part for part in parts_of(each.node) if part in nodes] for each in program.calls}
     return {
         each: {op for part in parts for op in program.at(part).operations} for each, parts in found.items() if parts
     }
 
 
-def _made_global(gathered: Sequence[Cut], program: Program, plan: Plan) -> Plan:
-    """A plan under which all ranks have some values: where they are computed, or where somebody reads them."""
+def made_global(gathered: Sequence[Cut], program: Program, plan: Plan, lying: Placement | None = None) -> Plan:
+    """A plan under which all ranks have some values: where they are computed, or where somebody reads them. Another one
+    is that under which these are ``lying`` otherwise."""
+    lying = lying or Replicate()
     nodes = {node for each in gathered for node in (each.node, *each.read)}
     placed, taken = dict(plan.placed), {user: dict(held) for user, held in plan.taken.items()}
-    placed |= {each: Replicate() for each in program.operations if each.node in nodes and each.name != "iterate"}
+    placed |= {each: lying for each in program.operations if each.node in nodes and each.name != "iterate"}
     for user in program.operations:
-        for part in read_by(user.node) if user.node not in nodes else (user.node,):
+        for part in read_by(user) if user.node not in nodes else (user.node,):
             if part in nodes:
-                read = dict.fromkeys(program.at(part).operations, Replicate())
+                read = dict.fromkeys(program.at(part).operations, lying)
                 taken.setdefault(user, {}).update(read)
     for user, back in _returned(gathered, program):
-        taken.setdefault(user, {}).update(dict.fromkeys(back, Replicate()))
+        taken.setdefault(user, {}).update(dict.fromkeys(back, lying))
     given = _given(gathered, program)
     for user in program.operations if given else ():
         for region in user.region.around():
             if region in given:
-                taken.setdefault(user, {}).update(dict.fromkeys(given[region], Replicate()))
+                taken.setdefault(user, {}).update(dict.fromkeys(given[region], lying))
     return replace(plan, placed=placed, taken=taken)
 
 
@@ -176,10 +240,21 @@ def as_reported(program: Program, plan: Plan, catalog: Catalog, before: Placemen
     means like others."""
     placements = propagate(program, plan, catalog=catalog, before=before)
     losses = (each for effect in program.of("backward") for each in held(joined(effect.operation.inputs[:1])))
-    mixed = {each: Partial("mean", ROWS) for each in losses if isinstance(placements.of.get(each), PerRank)}
+    lost = (each for each in losses if _is_otherwise(placements.of.get(each), plan.losses.get(each)))
+    mixed = {each: plan.losses.get(each, Partial("mean", ROWS)) for each in lost}
     if not mixed:
         return placements
-    return propagate(program, replace(plan, placed={**plan.placed, **mixed}), catalog=catalog, before=placements)
+    found = propagate(program, replace(plan, placed={**plan.placed, **mixed}), catalog=catalog, before=placements)
+    found.mixed = frozenset(mixed)
+    return found
+
+
+def _is_otherwise(lying: Placement | None, known: Placement | None) -> bool:
+    """Whether a loss relates samples, or is the sum of what a layer gives that is ``known`` to be a mean."""
+    summed = (
+        isinstance(lying, Partial) and isinstance(known, Partial) and (lying.reduce, known.reduce) == ("sum", "mean")
+    )
+    return isinstance(lying, PerRank) or summed
 
 
 def _met(demand: Demand, facts: Facts) -> Iterator[Cut]:
@@ -188,10 +263,19 @@ def _met(demand: Demand, facts: Facts) -> Iterator[Cut]:
     operation = demand.operation
     if demand.kind == "test" and isinstance(facts.lies(operation), Each):
         return  # each rank decides for its own samples, one by one
+    if demand.part is not None:
+        yield from search.at(demand.part, facts.at(demand.part), operation)
+        return
     if demand.kind == "test" and isinstance(operation.node, ast.expr):
         yield from search.at(operation.node, Value(frozenset([operation])), operation)
-    else:
-        yield from search.given_to(operation, demand.kind not in ("write", "state", "loss"))
+        return
+    if demand.kind == "state" and isinstance(operation.node, ast.Call | ast.BinOp) and not facts.is_changing(operation):
+        yield from search.at(operation.node, Value(frozenset([operation])), operation)
+        return
+    found = list(search.given_to(operation, demand.kind not in ("write", "state", "loss")))
+    kept = [each for each in found if not each.is_met] if demand.kind in ("state", "loss") else []
+    given = [given_to_keep(each, facts) for each in kept]
+    yield from (each for several in given for each in several) if kept and all(given) else found
 
 
 def _narrowed(cut: Cut, facts: Facts) -> Cut:

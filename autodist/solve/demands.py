@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autodist.operations import Table
-from autodist.program import Operation, Program
+from autodist.program import BATCH, CHOSEN, Operation, Program
 from autodist.solve.alone import Alone
 
 INNER = frozenset("recursion callback yield iterate getitem setitem sample".split())
 """Operations of the graph itself."""
-KINDS = {"scheduler.step": "schedule", "test": "test", "closure": "test"}
+KINDS = {"scheduler.step": "schedule", "test": "test", "closure": "answer"}
 SHOWN = frozenset("print log write tracker save".split())
 """Effects that hand all that they are given to the outside."""
 
@@ -24,6 +24,8 @@ class Demand:
 
     kind: str
     operation: Operation
+    part: ast.expr | None = None
+    """The one expression of those that the operation is given which is demanded, if not all are."""
 
 
 def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:
@@ -32,15 +34,40 @@ def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:
     for effect in program.effects:
         if kind := KINDS.get(effect.kind, effect.kind if effect.kind in SHOWN else ""):
             kinds.setdefault(effect.operation, kind)
+    kinds |= {each: "log" for each in program.operations if each.name.startswith("threading.Thread.")}
     yield from (Demand("handed", each) for each in _called_alone(program, alone))
     for operation in program.operations:
         if alone.calls(operation):
             continue  # it communicates with nobody: what it is given is made global where it is called
         given = isinstance(operation.node, ast.Call) or operation.name == "setitem"  # `run["loss"] = loss`
-        guarded = given and alone.around(operation.node, operation.source) is not None
-        kind = kinds.get(operation) or ("handed" if guarded or _is_handed_over(operation, program, table) else "")
+        guarded = given and _is_last_alone(operation, program, alone) or _is_setting(operation)
+        drawn = operation.name in (BATCH, CHOSEN)
+        kind = (
+            kinds.get(operation)
+            or ("data" if drawn else "")
+            or ("handed" if guarded or _is_handed_over(operation, program, table) else "")
+        )
         if kind and not (kind in ("test", "handed") and inside_forward(operation, program)):
             yield Demand(kind, operation)
+
+
+def _is_setting(operation: Operation) -> bool:
+    """Whether it sets what an optimizer goes by: `group["lr"] = 0.1 * loss.item()`"""
+    return operation.name == "setitem" and any(map(_is_of_groups, operation.inputs[0].operations))
+
+
+def _is_of_groups(operation: Operation) -> bool:
+    if operation.name.endswith(".param_groups"):
+        return True
+    inner = operation.inputs[0].operations if operation.name in ("iterate", "getitem") else ()
+    return any(map(_is_of_groups, inner))
+
+
+def _is_last_alone(operation: Operation, program: Program, alone: Alone) -> bool:
+    """Whether rank 0 alone runs an operation, in a statement that does nothing more with what it gives."""
+    statement = alone.around(operation.node, operation.source)
+    users = program.users[operation] if statement is not None else ()
+    return statement is not None and all(alone.around(each.node, each.source) is not statement for each in users)
 
 
 def _called_alone(program: Program, alone: Alone) -> Iterator[Operation]:
@@ -57,7 +84,9 @@ def _is_handed_over(operation: Operation, program: Program, table: Table) -> boo
     """Whether an operation that no table knows is given something, and nobody asks for what it gives: it does something
     with it that is not seen here, as a logger, a figure or a file does."""
     module = operation.owner is not None and "module" in getattr(operation.owner, "roles", ())
-    made = operation.name.endswith(".__init__")
+    made = operation.name.endswith(".__init__") or isinstance(
+        operation.source.parents.get(operation.node), ast.withitem
+    )
     if made or module or program.users[operation] or not isinstance(operation.node, ast.Call):
         return False
     return table.find(operation.name) is None and operation.name not in INNER

@@ -8,23 +8,26 @@ from functools import cached_property
 
 from autodist import operations
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
-from autodist.placement.arguments import begins_with_zero, gives_zeros, keys_of
+from autodist.placement.arguments import begins_with_zero, keys_of
 from autodist.placement.call import ROWS
 from autodist.placement.lattice import SUMMED
 from autodist.placement.placements import Placements
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
 from autodist.solve.alone import Alone
 from autodist.solve.demands import SHOWN, Demand
-from autodist.solve.steps import Steps, all_held, given
-from autodist.solve.written import contents, is_flat
+from autodist.solve.steps import Steps, all_held, changes_in_place, given
+from autodist.solve.written import contents, is_flat, read_by
 from autodist.source import Source
-from autodist.trace.things import Function, Object
+from autodist.trace.things import Function, Mapping, Object, Sequence
 
-LEARNT = "gradients flow through it, and none would flow through the reduced value"
+LEARNT = "losses are computed from it: no gradient would flow through the reduced value, nor samples fit a rank's own"
 EITHER = "the same code runs on what all ranks have, which would be counted as often as there are ranks"
 ALONE = "rank 0 alone has it, and no other rank communicates there"
 IN_LOADER = "a loader's workers compute it, which cannot communicate"
 ONE_BY_ONE = "it is computed of one sample after the other"
+
+TAKING = ("pop", "popleft")
+"""Methods of lists that give what they held."""
 
 
 class Facts:
@@ -54,17 +57,51 @@ class Facts:
         """How one of several results lies."""
         return self._placements.joint(made)
 
+    def memories(self) -> list[Sequence]:
+        """The lists of what earlier steps have put in, which later ones train on."""
+        found = {thing: None for op in self._steps.ordered for value in op.operands for thing in value.things}
+        found |= dict.fromkeys(thing for each in self._held_by() for thing in self.at(each).things)
+        lists = [each for each in found if isinstance(each, Sequence) and self._steps.are_before(each.guards)]
+        return sorted(lists, key=lambda each: getattr(each.node, "lineno", 0))
+
+    def _held_by(self) -> Iterator[ast.expr]:
+        """What losses are computed from a part of, as far as is known: `pool` of `pool[k].clone()` and `pool.pop()`"""
+        users: dict[ast.AST, list[Operation]] = {}
+        for each in self._program.operations:
+            for part in read_by(each):
+                users.setdefault(part, []).append(each)
+        for node in self._program.values:
+            taken = node.func if isinstance(node, ast.Call) else node
+            if not isinstance(taken, (ast.Subscript, ast.Attribute)) or not self.is_trained_on(node):
+                continue
+            takes = isinstance(taken, ast.Subscript) or isinstance(node, ast.Call) and taken.attr in TAKING
+            if takes and not self._steps.reaching.isdisjoint(users.get(node, self._steps.reaching)):
+                yield taken.value
+
     def kept(self) -> list[Operation]:
-        """What steps keep for later ones, which compute their losses from it: as a sum or mean over a rank's samples,
-        or otherwise different on each rank."""
-        found = (each for each in self.carried if isinstance(self.lies(each), (Partial, PerRank)))
+        """What steps keep for later ones, which compute their losses from it, or is put into what is trained: as a sum
+        or mean over a rank's samples, or otherwise different on each rank."""
+        kept = {each for each in self.carried if not self._steps.follows_gradients(each)}
+        kept |= {each for each in self._steps.begun if self._has_samples(each)}
+        kept = {each for each in kept if self.barred(each.node, each.source) is None}
+        found = (each for each in kept if isinstance(self.lies(each), (Partial, PerRank, Each)))
         return sorted(found, key=lambda op: op.number)
+
+    def _has_samples(self, operation: Operation) -> bool:
+        """Whether it is computed from batches, and not from a tensor that is as long as one by chance."""
+        placed = self._placements.plan.placed if self._placements.plan is not None else {}
+        computed = closure(all_held([*operation.operands][1:]), given)
+        return any(each.name in (BATCH, FIELDS, SAMPLE) or each in placed for each in computed)
+
+    def is_trained_on(self, node: ast.AST) -> bool:
+        """Whether losses are computed from what an expression evaluates to."""
+        return not self._steps.reaching.isdisjoint(held(self.at(node)))
 
     def mixed_losses(self) -> list[Operation]:
         """The losses that are different on each rank by what they are computed of."""
         losses = {op for each in self._steps.backward for op in all_held(each.inputs[:1])}
-        found = (each for each in losses if any(isinstance(self.lies(op), PerRank) for op in given(each)))
-        return sorted(found, key=lambda op: op.number)
+        mixed = {each for each in losses if getattr(self.lies(each), "exponent", 1)}
+        return sorted(mixed | self._placements.mixed, key=lambda op: op.number)
 
     def lies(self, operation: Operation) -> Placement | None:
         """How what an operation gives lies."""
@@ -74,6 +111,14 @@ class Facts:
         """Whether what a list or a dict holds of a rank's own is added up from round to round."""
         apart = [each for part in contents(thing) for each in part.operations if not self.is_alike(each)]
         return is_flat(thing) and bool(apart) and all(map(self.goes_round, apart))
+
+    def keys_of(self, thing: object) -> list[Operation]:
+        """What tells under which keys, or at which places, a list or a dict holds what is not added up there."""
+        told = isinstance(thing, Mapping) and not thing.entries
+        if not isinstance(thing, (Mapping, Sequence)) or not told and self.adds_up(thing):
+            return []
+        keys = thing.places.operations | (thing.keys.operations if isinstance(thing, Mapping) else frozenset())
+        return sorted(keys, key=lambda op: op.number)
 
     def is_alike(self, operation: Operation) -> bool:
         """Whether all ranks have what an operation gives."""
@@ -89,15 +134,26 @@ class Facts:
         taken = plan.taken.get(user, {}) if plan is not None else {}
         return bool(taken) and all(taken.get(each) == Replicate() for each in held(value))
 
+    def is_changing(self, operation: Operation) -> bool:
+        """Whether it changes what it is given, or is given what it gave in an earlier round."""
+        return changes_in_place(operation) or operation.name == "setitem" or self.goes_round(operation)
+
     def goes_round(self, operation: Operation) -> bool:
         """Whether it is given what it gave in an earlier round of a loop."""
         return operation in self._program.cyclic
 
-    def stuck(self, node: ast.expr, placement: Placement, user: Operation, for_loss: bool = False) -> PerRank | None:
-        """Why an expression cannot be made global where it stands, if it cannot: what losses are computed with may be
-        ``for_loss``."""
+    def stuck(self, node: ast.expr, placement: Placement, user: Operation, kind: str = "") -> PerRank | None:
+        """Why an expression cannot be made global where it stands for a ``kind`` of demand, if it cannot: what losses
+        are computed with may be for these."""
+        for_loss = kind == "loss"
         flows = not for_loss or isinstance(placement, Shard) or not self.learnt.isdisjoint(self.at(node).operations)
-        if user in self.learnt and flows:
+        trained = (
+            kind in SHOWN
+            and user in self._steps.reaching
+            and isinstance(placement, Shard)
+            and not self._steps.is_of_module(user)
+        )
+        if user in self.learnt and flows or trained:
             return PerRank(user.name, LEARNT)
         if isinstance(placement, Each) or self._placements.sample_loops & around(user).loops:
             return PerRank(user.name, ONE_BY_ONE)
@@ -105,7 +161,7 @@ class Facts:
             return PerRank(user.name, barred)
         if isinstance(placement, Partial) and placement.reduce != "sum":
             return None
-        whole = [each for each in self.at(node).operations if self.is_alike(each) and not gives_zeros(each)]
+        whole = [each for each in self.at(node).operations if self.is_alike(each) and not self._placements.begins(each)]
         return PerRank(user.name, EITHER) if whole or not begins_with_zero(self.at(node)) else None
 
     def is_of_rank_zero(self, demand: Demand) -> bool:
@@ -216,6 +272,11 @@ class Facts:
             pending += fresh
         return sorted(roots, key=lambda op: op.number)
 
+    def taken_in(self, loop: Region) -> list[Operation]:
+        """What a loop takes of a rank's samples, one by one."""
+        taken = (each for each in self._program.operations if each.name == "iterate" and each.region is loop)
+        return [each for each in taken if isinstance(self.lies(each), Each)]
+
     def beside(self, loop: Operation) -> list[Operation]:
         """What a loop takes side by side: of several lists, `zip(guesses, labels)`."""
         found = [each for each in self._program.operations if each.name == "iterate" and each.node is loop.node]
@@ -263,6 +324,11 @@ def is_sum(placement: Placement | None) -> bool:
 def is_mean(placement: Placement | None) -> bool:
     """Whether it is a mean over as many samples on all ranks."""
     return isinstance(placement, Partial) and placement.reduce == "mean" and not is_weighted(placement)
+
+
+def is_even(placement: Shard) -> bool:
+    """Whether ranks have as many samples each, which can be laid between those of others."""
+    return not placement.axis and placement.rows == ROWS
 
 
 def is_number_of_samples(placement: Placement | None) -> bool:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
-from autodist.program import BATCH, EMPTY, FIELDS, SAMPLE, Operation, Region, Value, held, joined
+from autodist.placement.arguments import keys_of
+from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Region, Value, held, joined
 from autodist.solve.demands import Demand
-from autodist.solve.facts import ALONE, EITHER, ONE_BY_ONE, Facts, around, is_mean, is_sum, is_weighted
+from autodist.solve.facts import ALONE, EITHER, ONE_BY_ONE, Facts, around, is_even, is_mean, is_sum, is_weighted
 from autodist.solve.written import (
     assigned,
     contents,
@@ -19,12 +20,13 @@ from autodist.solve.written import (
     is_listing,
     loop_over,
     loops_at,
+    parts_apart,
     parts_of,
     written,
 )
 from autodist.source import Source, all_of
 from autodist.trace.attributes import ordered
-from autodist.trace.things import Mapping, Object, Sequence
+from autodist.trace.things import Object, Sequence
 
 LIBRARY = frozenset("module optimizer scheduler loader dataset sampler scaler".split())
 """Roles of objects whose contents are seen to elsewhere, or are no numbers."""
@@ -49,14 +51,23 @@ class Cut:
     """Whether it is only known once it is global what else has to be: what is computed from it is different on each
     rank."""
 
+    is_kept: bool = False
+    """Whether it is given to a function that keeps samples one by one, for later steps to train on."""
+
     @property
     def is_met(self) -> bool:
         """Whether a communication makes it global."""
         if isinstance(self.placement, Replicate):
             return self.placement.exponent == -1
-        if isinstance(self.placement, Shard) and self.placement.axis:
+        if isinstance(self.placement, Shard) and not is_even(self.placement):
             return False
         return isinstance(self.placement, (Partial, Shard)) and not self.placement.exponent
+
+
+def is_in_place(operation: Operation) -> bool:
+    """Whether a method changes its owner, of which a reduced value would be a copy: `self.mean.data.copy_(mean)`"""
+    func = getattr(operation.node, "func", None)
+    return isinstance(func, ast.Attribute) and func.attr.endswith("_") and not func.attr.endswith("__")
 
 
 class Search:
@@ -76,7 +87,7 @@ class Search:
             if held(given) and self._facts.has_whole(operation, given):
                 continue
             part = next((each for each in parts if covers(self._unpacked(each), given)), None)
-            if part is owner is not None and but_owner:
+            if part is owner is not None and (but_owner or is_in_place(operation)):
                 parts.remove(owner)
             elif part is None:
                 holder = next((each for each in parts if holds(self._facts.at(each), given)), None)
@@ -85,6 +96,10 @@ class Search:
             else:
                 parts.remove(part)
                 yield from self.at(part, given, operation)
+        if operation.name == "setitem" and not self._facts.is_alike(operation):
+            for each in keys_of(operation.inputs[1]):  # `rows[: len(x)] = x`, of a tensor that all ranks have
+                places = (op for op in each.operations if op.name == "builtins.slice")
+                yield from (cut for op in places for cut in self.given_to(op))
 
     def _unpacked(self, node: ast.expr) -> Value:
         """What an argument is, or each of those that it stands for: `*losses`"""
@@ -122,6 +137,8 @@ class Search:
             return
         if self._facts.is_of_rank_zero(self._demand) and self._facts.is_first(value):
             return
+        if self._demand.kind == "loss" and isinstance(placement, Shard) and user in self._facts.learnt:
+            return  # the samples that those are compared to which have gradients
         as_losses = isinstance(placement, Shard) or is_mean(placement)
         if self._demand.kind == "loss" and as_losses and value.operations <= self._facts.learnt:
             return  # it has gradients, and is as it has to be
@@ -135,9 +152,11 @@ class Search:
 
     def _stuck(self, node: ast.expr, placement: Placement, user: Operation) -> PerRank | None:
         """Why an expression cannot be made global where it stands, if it cannot."""
-        if isinstance(getattr(node, "ctx", None), ast.Store):
+        above = user.source.parents.get(node)
+        changed = isinstance(above, ast.Subscript) and above.value is node and isinstance(above.ctx, ast.Store)
+        if changed or isinstance(getattr(node, "ctx", None), ast.Store):
             return PerRank(user.name, "it is changed where it stands")
-        return self._facts.stuck(node, placement, user, self._demand.kind == "loss")
+        return self._facts.stuck(node, placement, user, self._demand.kind)
 
     def _instead(
         self, node: ast.expr, value: Value, placement: Placement, lost: PerRank | None, user: Operation
@@ -168,7 +187,9 @@ class Search:
             return not self._facts.is_about_sizes(placement, self._demand.kind)
         if isinstance(placement, Replicate):
             return placement.exponent != -1
-        if isinstance(placement, Shard) and (placement.axis or placement.order or placement.in_parts):
+        if isinstance(placement, (Partial, Shard)) and placement.exponent:
+            return True
+        if isinstance(placement, Shard) and (placement.order or placement.in_parts or not is_even(placement)):
             return True
         return lost is not None and lost.reason == ONE_BY_ONE and not isinstance(placement, Each)
 
@@ -252,6 +273,8 @@ class Search:
         """What to gather so that a loop goes over the samples of all ranks; nothing where it counts them off, or is
         given them by a loader."""
         roots, beside = self._facts.loops_of(value), list[Operation]()
+        if numbers := [each for each in roots if "of" in each.keywords]:  # `enumerate(labels)`
+            roots = [each for at in numbers for each in self._facts.taken_in(at.region)]
         for each in roots:
             if each.name != "iterate":
                 return
@@ -265,9 +288,8 @@ class Search:
 
     def _inside(self, thing: object, node: ast.expr, user: Operation) -> Iterator[Cut]:
         """What to make global of what a list, a dict or an object holds, where it is written down, or was put in."""
-        keys = thing.keys if isinstance(thing, Mapping) and not thing.entries else EMPTY
-        if found := [cut for each in keys.operations for cut in self._of(Value(frozenset([each])))]:
-            yield from found  # what is counted under them is that of all ranks then
+        if found := list(self._by_keys(thing)):
+            yield from found
             return
         parts = written(thing, node)
         for part, value in parts:
@@ -287,6 +309,20 @@ class Search:
             yield from found
             if stored is None and not found and self._met_again == before:
                 yield from self._together(thing, node, user)
+
+    def _by_keys(self, thing: object) -> Iterator[Cut]:
+        """What to make global of what tells under which keys, or at which places, a list or a dict holds something.
+        What is counted under them is that of all ranks then, and so is what comes with them."""
+        keys = self._facts.keys_of(thing)
+        found = [cut for each in keys for cut in self._of(Value(frozenset([each])))]
+        loops = {loop for each in keys for loop in self._facts.loops_of(Value(frozenset([each])))}
+        beside = {other for each in loops if each.name == "iterate" for other in self._facts.beside(each)}
+        for each in sorted({*held(Value(things=frozenset([thing])))} if found else (), key=lambda op: op.number):
+            value = Value(frozenset([each]))
+            alone = isinstance(self._facts.lies(each), Each) and not self._facts.goes_round(each)
+            if alone and not beside.issuperset(self._facts.loops_of(value)):
+                found += self._of(value)
+        yield from [cut for cut in found if not cut.is_met] or found
 
     def _stored(self, thing: object) -> list[Cut] | None:
         """What to make global of what a list is given, where it is; None if that is not all that ranks have apart in
@@ -328,9 +364,10 @@ class Search:
     def _made(self, operation: Operation) -> Iterator[Cut]:
         """What to make global where an operation gives it: of what is added up from round to round, what is added."""
         if self._facts.goes_round(operation):
-            for part in assigned(operation):
+            for part in parts_apart(assigned(operation)):
                 before = self._facts.at(part)
-                if not any(map(self._facts.goes_round, before.operations)):
+                read = isinstance(part, (ast.Name, ast.Attribute, ast.Subscript))
+                if not read or not any(map(self._facts.goes_round, before.operations)):
                     yield from self.at(part, before, operation)
         elif operation.name in (BATCH, FIELDS, SAMPLE):
             return  # the loader stands there

@@ -20,7 +20,7 @@ from autodist.placement.arguments import ZEROS
 from autodist.placement.lattice import Each, Partial, Placement, Replicate, Shard
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
-from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Value
+from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value
 from autodist.solve import sizes
 from autodist.solve.batches import SINGLE, Batches, batch_sizes, keys, laid_out
 from autodist.solve.steps import all_held, given
@@ -59,17 +59,23 @@ class Sources:
     def counts(self, operation: Operation, told: Row[Value]) -> int | None:
         """Which of some sizes is the number of samples of the whole batch, in what gradients are computed from."""
         viewed = operation.name.endswith((".view", ".reshape"))  # of a batch, wherever that is
-        if not self.rows or not (viewed or operation in self.reaching):
+        within = operation.name == "range.index" and not self._loops.isdisjoint(operation.region.loops)
+        if not self.rows or not (viewed or within or operation in self.reaching):
             return None
         begun = operation.name.endswith(ZEROS)  # states, ahead of the first step
         places = range(len(told) if begun or operation in self.steps else 1)
         return next((at for at in places if sizes.key(told[at]) in self.rows), None)
 
     @cached_property
+    def _loops(self) -> frozenset[Region]:
+        """The loops around the draws and slices of batches."""
+        return frozenset(loop for each in self.batches for loop in each.region.loops)
+
+    @cached_property
     def plan(self) -> Plan:
         """What placements are propagated from."""
         placed = {each: self.placement_of(each) for each in self.batches}
-        return Plan(self.placement_of, placed, self.taken, self.counts)
+        return Plan(self.placement_of, placed, self.taken, counts=self.counts)
 
 
 def sources(program: Program, catalog: Catalog, table: Table | None = None) -> Sources:

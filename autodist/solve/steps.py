@@ -22,6 +22,10 @@ LEARNED = ("Parameter", ".weight", ".bias")
 """Ends of the names of operations that give what is trained."""
 
 
+LOADED = ("loader", "sample", "iterate", "range")
+GRADIENTS = (".grad", "autograd.grad", ".backward")
+
+
 class Steps:
     """What gradients are computed from."""
 
@@ -61,17 +65,27 @@ class Steps:
 
     @cached_property
     def carried(self) -> Mapping[Operation, list[Operation]]:
-        """The states that a step leaves to the next one, and what reads them there."""
+        """The states that a step leaves to the next one, and what reads them there: no gradient flows on to it."""
         found: dict[Operation, list[Operation]] = {}
-        for user in sorted(self.states, key=lambda each: each.number):
-            for each in given(user) & self.states:
-                if each.number >= user.number:
+        for user in self.ordered:
+            for each in given(user) & self.reaching:
+                goes_on = each.number >= user.number and not self._is_begun_anew(each, user)
+                if goes_on and not each.name.startswith(LOADED):
                     found.setdefault(each, []).append(user)
-        return found
+        learnt = self.differentiated
+        return {each: users for each, users in found.items() if each not in learnt or any(map(is_constant, users))}
+
+    def _is_begun_anew(self, operation: Operation, user: Operation) -> bool:
+        """Whether a loop within a step hands something on from round to round that each step makes for itself."""
+        if not self.loops_in_step(operation) & self.loops_in_step(user):
+            return False
+        read = [value for value in user.operands if operation in held(value)]
+        begun = [each for value in read for each in value.operations if each.number < user.number]
+        return bool(begun) and all(map(self.in_step, begun)) and not any(value.constants for value in read)
 
     def _is_trained(self, operation: Operation) -> bool:
         """Whether gradients begin there, for all that is known: at what is trained, and at what is not followed."""
-        if "module" in getattr(operation.owner, "roles", ()) or self.is_of_module(operation):
+        if "module" in getattr(operation.owner, "roles", ()) or self._is_learned(operation):
             return True
         return operation.name.partition(".")[0] not in FOLLOWED
 
@@ -94,6 +108,10 @@ class Steps:
     def is_before(self, operation: Operation) -> bool:
         """Whether it was computed ahead of all steps."""
         return operation not in self._rounds and self._around.isdisjoint(operation.region.loops)
+
+    def are_before(self, regions: Iterable[Region]) -> bool:
+        """Whether none of some regions is a loop whose rounds are steps."""
+        return self._innermost.isdisjoint(regions)
 
     def once_a_step(self, operation: Operation) -> bool:
         """Whether no loop is around it that goes on within a step."""
@@ -137,8 +155,22 @@ class Steps:
 
     def is_of_module(self, operation: Operation) -> bool:
         """Whether it is trained, or a part of a module from its constructor: no parameter that steps compute anew."""
+        return self._is_learned(operation) or self._is_built(operation)
+
+    def _is_learned(self, operation: Operation) -> bool:
         learned = operation.name.endswith(LEARNED) and operation not in self.program.cyclic
-        return learned or operation in self._trained or self._is_built(operation)
+        return learned or operation in self._trained
+
+    @cached_property
+    def begun(self) -> list[Operation]:
+        """What puts numbers into what is trained, which are no gradients: `layer.weight /= layer(x).std()`"""
+        found = (each for each in self.program.operations if changes_in_place(each) and each.inputs)
+        found = (e for e in found if any(d.name.endswith(LEARNED) for d in _behind_data(e.inputs[0])))
+        return [each for each in found if not self.follows_gradients(each)]
+
+    def follows_gradients(self, operation: Operation) -> bool:
+        """Whether it is computed from gradients, which are averaged or refused elsewhere."""
+        return any(each.name.endswith(GRADIENTS) for each in closure([operation], given))
 
     @cached_property
     def _trained(self) -> frozenset[Operation]:
@@ -166,6 +198,17 @@ def is_constant(operation: Operation) -> bool:
         return True
     known = operations.load().find(operation.name)
     return known is not None and (known.cls in WITHOUT_NUMBERS or bool(known.parameters.get("compares")))
+
+
+def changes_in_place(operation: Operation) -> bool:
+    """Whether it changes what it is given in place."""
+    short = operation.name.rpartition(".")[2]
+    return short.endswith("_") and not short.startswith("__") or isinstance(operation.node, ast.AugAssign)
+
+
+def _behind_data(value: Value) -> Iterable[Operation]:
+    """What a value shares its memory with: `layer.weight` of `layer.weight.data`"""
+    return closure(value.operations, lambda each: given(each) if each.name.endswith((".data", ".detach")) else ())
 
 
 def given(operation: Operation) -> frozenset[Operation]:

@@ -86,15 +86,23 @@ def parts_of(node: ast.AST) -> Iterator[ast.expr]:
 def assigned(operation: Operation) -> list[ast.expr]:
     """The expressions that an operation is computed from, what is assigned to a place of a tensor among them."""
     found = list(parts_of(operation.node))
+    if isinstance(operation.node, ast.Lambda):
+        return [operation.node.body]
     if operation.name == "setitem":
         statement = operation.source.statement(operation.node)
         found += [statement.value] if isinstance(statement, (ast.Assign, ast.AugAssign)) else []
     return found
 
 
-def read_by(node: ast.AST) -> Iterator[ast.expr]:
-    """The expressions that one is computed from, in texts, lists and tuples that are written down there, too."""
-    pending = [*parts_of(node)]
+def parts_apart(parts: list[ast.expr]) -> Iterator[ast.expr]:
+    """Some expressions, of lists and tuples that are written down there what these hold: `torch.cat([found, x])`"""
+    for each in parts:
+        yield from each.elts if isinstance(each, (ast.List, ast.Tuple)) else [each]
+
+
+def read_by(operation: Operation) -> Iterator[ast.expr]:
+    """The expressions that an operation is computed from, those in texts, lists and tuples among them."""
+    pending = assigned(operation)
     while pending:
         each = pending.pop()
         yield each

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from functools import cached_property
 from typing import Any
 
 from autodist.program import EMPTY, Operation, Value, constant
@@ -48,6 +50,15 @@ class Mode(Heap):
         return int(self._run.evaluates)
 
 
+HOLDING = {("module", "DataParallel"), ("module", "DistributedDataParallel")}
+HOLDING |= {("dataset", "DataLoader"), ("dataset", "Subset")}
+"""Attributes by which objects of libraries give what they were made with."""
+
+
+EVALUATING = re.compile(r"\.eval\b|\.train\(\s*[^)\s]|\.training\s*=[^=]")
+"""What may tell a module that it is evaluated."""
+
+
 def ordered(things: frozenset[Any]) -> list[Any]:
     """Things in an order that is the same in each run."""
     return sorted(things, key=_place) if len(things) > 1 else list(things)
@@ -73,6 +84,11 @@ class Attributes(Statements):
     def evaluates(self) -> bool:
         """Whether modules are evaluated here."""
         return self.told_to_evaluate and self.region.without_gradients
+
+    @cached_property
+    def _always_trains(self) -> bool:
+        """Whether the script tells no module that it is evaluated."""
+        return not any(EVALUATING.search(source.text) for source in self.project.sources)
 
     def of_Attribute(self, node: ast.Attribute, frame: Frame) -> Value:
         return self.attribute(self.eval(node.value, frame), node.attr, node, frame)
@@ -128,8 +144,8 @@ class Attributes(Statements):
         where the script says so to one of them at all."""
         if name == "training":
             self.read(self._mode)
-        if name == "training" and self.evaluates:
-            return constant(False)
+        if name == "training" and (self.evaluates or self._always_trains):
+            return constant(self._always_trains)
         return self.record(f"{one.library_names[0]}.{name}", node, frame, [thing(one)], owner=one, tag="held")
 
     def _of_class(self, cls: Class, name: str) -> Value:
@@ -186,12 +202,24 @@ class Attributes(Statements):
             if one.cls.find("__getattr__"):
                 return self.call(self._of_object(one, "__getattr__", node, frame), node, frame, [constant(name)], {})
             return EMPTY
-        wrapped = one.argument("module", 0) if one.name.endswith("DataParallel") else None
-        if wrapped is not None and name == "module":
-            return wrapped
+        if (name, one.name.rpartition(".")[2]) in HOLDING:
+            held = one.argument(name, 0)
+            if held is not None:
+                return held
         if self.is_data(one, name):
             return self._held(one, name, node, frame)
+        if not one.roles and (field := self.field_of(one, name)) is not None:
+            return field
         return thing(Method(one, name))
+
+    def field_of(self, one: Object, name: object) -> Value | None:
+        """What a record of a library holds under a name, or at a place: `Output(loss=loss).loss`, `output[0]`"""
+        slot = one.attributes.get(("entry", name)) or one.attributes.get(name)
+        if slot is not None:
+            return self.current(slot.value)
+        if type(name) is int and 0 <= name < len(one.keywords):
+            return list(one.keywords.values())[name]
+        return one.keywords.get(name) if isinstance(name, str) else None
 
     def is_data(self, one: Object, name: str) -> bool:
         """Whether an attribute of an object of a library is read for what it holds, and is no method: those that

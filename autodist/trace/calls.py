@@ -74,6 +74,8 @@ class Calls(Attributes):
             return self.call(stored, node, frame, inputs, keywords)
         if not any(each.is_tensor for each in base.operations):
             self.callbacks(node, frame, [*inputs, *keywords.values()])
+            if name == "optimize":  # of a study, which chooses the next trial by what a function returns
+                self.answered([*inputs, *keywords.values()])
         qualified = self.method_name(base, name)
         result = self.record(qualified, node, frame, [given, *inputs], keywords)
         if name == "backward":
@@ -306,6 +308,10 @@ class Calls(Attributes):
         self, one: Object, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
     ) -> Value:
         """A method that a class of a library defines."""
+        raise NotImplementedError
+
+    def answered(self, called: Row[Value]) -> None:
+        """Note what functions return that an optimizer calls, or a search."""
         raise NotImplementedError
 
     def callbacks(self, node: ast.AST, frame: Frame, given: Row[Value]) -> None:

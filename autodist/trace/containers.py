@@ -10,15 +10,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from autodist.program import EMPTY, MANY, UNKNOWN, Value, constant, held, joined
+from autodist.program import EMPTY, MANY, UNKNOWN, Operation, Value, constant, held, joined
 from autodist.source import is_generator
 from autodist.trace.names import Names, thing
-from autodist.trace.things import External, Frame, Mapping, Sequence, Slot, Stream, picked_by
+from autodist.trace.things import External, Frame, Heap, Mapping, Sequence, Slot, Stream, picked_by
 
 MOST_PARTS = 64
 """Of longer lists it is not told apart what is where."""
 GROWING = frozenset("append appendleft add insert extend extendleft update put push".split())
 SHRINKING = frozenset("pop popleft remove clear sort reverse popitem rotate discard".split())
+READING = ("iterate", "getitem", "builtins.int", "torch.Tensor.item", "torch.Tensor.tolist")
+"""Beginnings of the names of operations that hand on what they are given."""
 LISTING = frozenset("list tuple sorted set".split())
 """The functions that list the keys of a dict."""
 
@@ -106,8 +108,10 @@ class Containers(Names):
                     return each
         return None
 
-    def sequence(self, node: ast.AST, parts: Row[Value] | None, anywhere: Value = EMPTY, kind: str = "list") -> Value:
-        """The list or tuple that is made at ``node``."""
+    def sequence(
+        self, node: ast.AST, parts: Row[Value] | None, anywhere: Value = EMPTY, kind: str = "list", of: Row[Value] = ()
+    ) -> Value:
+        """The list or tuple that is made at ``node``, ``of`` what others hold."""
         made: Sequence = self.make(node, lambda n, g: Sequence(n, g, kind=kind), kind)
         new = list(parts) if parts is not None and len(parts) <= MOST_PARTS else None
         anywhere = anywhere if new is not None else anywhere | joined(parts or ())
@@ -116,14 +120,16 @@ class Containers(Names):
                 new = [a | b for a, b in zip(made.parts, new, strict=True)]  # of another round
             made.parts, made.anywhere = new, made.anywhere | anywhere
             made.version += 1
+        made.pick(joined(map(picked_by, of)))
         return thing(made)
 
     def of_Tuple(self, node: ast.Tuple | ast.List | ast.Set, frame: Frame) -> Value:
-        parts, starred, picked = [], EMPTY, EMPTY
+        parts, starred, lists = [], EMPTY, []
         for each in node.elts:
             if isinstance(each, ast.Starred):
                 value = self.eval(each.value, frame)
-                listed, picked = self.parts(value), picked | picked_by(value)
+                listed = self.parts(value)
+                lists.append(value)
                 parts += listed or []
                 starred |= EMPTY if listed is not None else self.element(value, each, frame)
             else:
@@ -132,10 +138,7 @@ class Containers(Names):
             return constant(tuple(each.constant for each in parts))
         places = parts if starred is EMPTY else None
         kind = "tuple" if isinstance(node, ast.Tuple) else "list" if isinstance(node, ast.List) else "set"
-        made = self.sequence(node, places, starred if places is not None else starred | joined(parts), kind)
-        for each in made.things:
-            each.picked |= picked
-        return made
+        return self.sequence(node, places, starred if places is not None else starred | joined(parts), kind, lists)
 
     of_List = of_Tuple
     of_Set = of_Tuple
@@ -193,8 +196,7 @@ class Containers(Names):
 
     def grow(self, made: Sequence, value: Value, method: str = "append") -> None:
         """Put something into a list: at its end while no branch or loop makes it uncertain, or anywhere."""
-        later = self.guards[len(made.guards) :]
-        made.picked |= joined(each.subject for each in later if each.kind == "branch")
+        self._pick(made)
         certain = made.parts is not None and made.guards == self.guards and method == "append"
         if certain and made.parts is not None and len(made.parts) < MOST_PARTS:
             made.parts.append(value)
@@ -204,6 +206,28 @@ class Containers(Names):
             made.forget_places()
             made.version += 1
         self._anywhere(made, value)
+
+    def extend(self, made: Sequence, value: Value, node: ast.AST, frame: Frame, method: str = "extend") -> None:
+        """Put into a list what another one holds."""
+        made.pick(picked_by(value))
+        listed = self.parts(value)
+        for each in listed if listed is not None else [self.element(value, node, frame)]:
+            self.grow(made, each, "append" if listed is not None else method)
+
+    def chosen(self, one: Value, other: Value, test: Value) -> None:
+        """Note what a test chooses: of two lists the one to put something into."""
+        for each in one.things ^ other.things:
+            if isinstance(each, Heap):
+                each.choose(test)
+
+    def _pick(self, made: Sequence) -> None:
+        """Note what decides how much is put into a list, or taken off it, here."""
+        later = self.guards[len(made.guards) :]
+        made.pick(joined(each.subject if each.kind == "branch" else picked_by(each.subject) for each in later))
+        for container, key in made.found_in.items():  # `lists[label].append(x)`
+            made.pick(key)
+            if container is not None:
+                container.place(key)
 
     # taking things out
 
@@ -244,10 +268,22 @@ class Containers(Names):
             self.read(container)
             return visit.after if visit.after is not None else visit.before
         found = self._entry(container, key, node, frame)
+        for each in found.things if key.operations or container.found_in else ():
+            if isinstance(each, Heap):
+                each.choose(key, container)
         told_apart = any(each not in (0, None) for _, each in found.constants)  # and not only what counts begin with
-        if told_apart and not found.things and any(each.is_tensor for each in key.operations):
+        if found.things or not found:
+            return found
+        if told_apart and any(each.is_tensor for each in key.operations) or any(map(self._is_drawn, key.operations)):
             found |= self.record("getitem", node, frame, [thing(container), Value(key.operations)], tag="by sample")
         return found
+
+    def _is_drawn(self, operation: Operation, depth: int = 8) -> bool:
+        """Whether it is a number of a sample that was drawn, or what was looked up by one."""
+        if self.catalog.has(operation.name, "index_draw"):
+            return True
+        given = operation.operands if depth and operation.name.startswith(READING) else ()
+        return any(self._is_drawn(each, depth - 1) for value in given for each in value.operations)
 
     def _entry(self, container: Any, key: Value, node: ast.AST, frame: Frame) -> Value:
         name = key.constant
@@ -330,29 +366,32 @@ class Containers(Names):
         if name in GROWING and inputs:
             owner.stores[node] = self.region
         if name in ("extend", "extendleft", "update") and inputs:
-            listed = self.parts(inputs[0])
-            for each in listed if listed is not None else [self.element(inputs[0], node, frame)]:
-                self.grow(owner, each, "append" if listed is not None else name)
+            self.extend(owner, inputs[0], node, frame, name)
         elif name in GROWING and inputs:
             self.grow(owner, inputs[-1], name)
         elif name in ("pop", "popleft"):
+            self._pick(owner)
+            owner.pick(thing(External(f"builtins.list.{name}")))  # what is left, the order of all elements tells
             popped = self.entry(owner, inputs[0] if inputs else constant(-1), node, frame)
             owner.forget_places()
             owner.version += 1
             return popped
+        elif name in SHRINKING and owner.parts is None:
+            self._pick(owner)
         elif name in SHRINKING and owner.parts is not None:
+            self._pick(owner)
             if name == "clear" and owner.guards == self.guards:
                 owner.parts, owner.anywhere = [], EMPTY
             else:
                 owner.forget_places()
             owner.version += 1
         elif name == "copy":
-            return self.sequence(node, self.parts(thing(owner)), owner.anywhere, owner.kind)
+            return self.sequence(node, self.parts(thing(owner)), owner.anywhere, owner.kind, [thing(owner)])
         elif name in ("count", "index", "__len__"):
             return self.record(f"builtins.list.{name}", node, frame, [thing(owner), *inputs])
         elif name in ("union", "difference", "intersection", "symmetric_difference"):
             others = joined(self.element(each, node, frame) for each in inputs)
-            return self.sequence(node, None, owner.element | others, owner.kind)
+            return self.sequence(node, None, owner.element | others, owner.kind, [thing(owner), *inputs])
         return constant(None)
 
     def _mapping_method(
@@ -407,6 +446,7 @@ class Containers(Names):
             self.put(container, key, value)
         elif isinstance(container, Sequence):
             place = key.constant
+            container.place(key)
             if (
                 container.parts is not None
                 and type(place) is int

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from autodist.program import BATCH, EMPTY, FIELDS, SAMPLE, Operation, Value, constant
+from autodist.program import BATCH, CHOSEN, EMPTY, FIELDS, SAMPLE, Operation, Value, constant, held, joined
+from autodist.trace.attributes import ordered
 from autodist.trace.names import thing
 from autodist.trace.objects import Objects
 from autodist.trace.things import Frame, Function, Mapping, Object, Sequence
@@ -60,6 +61,7 @@ class Data(Objects):
             return self.next_of(iterator, node, frame)
         data = loader.argument("dataset", 0) or EMPTY
         place = loader.node
+        self._choose(loader, data, node, frame)
         sample = self.sample(data, place, frame)
         collate = loader.argument("collate_fn", 7)
         whole = self.record(FIELDS, place, frame, [data], owner=loader, tag=("whole", loader))
@@ -75,6 +77,16 @@ class Data(Objects):
             return self.call(collate, place, frame, [samples], {}) or whole
         batch = self._collated(sample, loader, place, frame, ()) if not unseen else EMPTY
         return batch if batch is not EMPTY else whole
+
+    def _choose(self, loader: Object, data: Value, node: ast.AST, frame: Frame) -> None:
+        """Note what tells which samples are read: weights of a sampler, the numbers of a subset, as they are by now."""
+        samplers = joined(loader.argument(*each) or EMPTY for each in (("sampler", 3), ("batch_sampler", 4)))
+        subsets = frozenset(each for each in data.things if isinstance(each, Object) and each.name.endswith(HOLDING))
+        for each in ordered(samplers.things | subsets):
+            if isinstance(each, Object):
+                given = (*each.inputs, *each.keywords.values(), *each.contents())
+                told = [self.current(value) for value in given if any(held(value))]
+                self.record(CHOSEN, node, frame, told, owner=loader, tag=each)
 
     def _is_data_set(self, operation: Operation) -> bool:
         """Whether an operation gives a data set of a library, and no tensor: `datasets.MNIST(folder)`"""

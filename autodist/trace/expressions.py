@@ -122,13 +122,13 @@ class Expressions(Containers):
             parts = self.parts(many)
             if parts is not None and type(times.constant) is int and 0 < len(parts) * times.constant <= 32:
                 return self.sequence(node, parts * times.constant, kind=lists[0].kind)
-            made = self.sequence(node, None, self.element(many, node, frame), lists[0].kind)
+            made = self.sequence(node, None, self.element(many, node, frame), lists[0].kind, (many,))
             return made | (self.record("list.repeat", node, frame, [many, times]) if times.operations else EMPTY)
         one, other = self.parts(left), self.parts(right)
         if one is not None and other is not None and not self._counts():
             return self.sequence(node, one + other, kind=lists[0].kind)
         both = joined(self.element(each, node, frame) for each in (left, right))
-        return self.sequence(node, None, both, lists[0].kind)
+        return self.sequence(node, None, both, lists[0].kind, (left, right))
 
     def _overloaded(self, name: str, left: Value, right: Value, node: ast.AST, frame: Frame) -> Value | None:
         """An operator that a class of the project defines."""
@@ -200,7 +200,9 @@ class Expressions(Containers):
         with self.within("branch", node.body, frame, test):
             body = self.eval(node.body, frame)
         with self.within("branch", node.orelse, frame, test):
-            return body | self.eval(node.orelse, frame)
+            other = self.eval(node.orelse, frame)
+        self.chosen(body, other, test)
+        return body | other
 
     def decided(self, node: ast.expr, test: Value, frame: Frame) -> bool | None:
         """Which way a branch goes. What a setting of the script says, a constant of a module, may change."""
@@ -263,7 +265,7 @@ class Expressions(Containers):
             bounds = [each.constant for each in sliced.inputs]
             if parts is not None and all(each is None or type(each) is int for each in bounds):
                 return self.sequence(node, parts[slice(*bounds)], kind=container.kind)
-            part = self.sequence(node, None, container.element, container.kind)
+            part = self.sequence(node, None, container.element, container.kind, (thing(container),))
             if any(not isinstance(one, (Sequence, Mapping)) for each in container.contents() for one in each.things):
                 return part  # layers
             return part | self.record("getitem", node, frame, [thing(container), key])
@@ -283,8 +285,8 @@ class Expressions(Containers):
         kind = {ast.ListComp: "list", ast.SetComp: "set"}.get(type(node), "generator")
         value = self.sequence(node, parts if exact else None, EMPTY if exact else joined(parts), kind)
         for made in value.things:
-            made.picked |= joined(self.program.at(test) for each in node.generators for test in each.ifs)
-            made.picked |= joined(picked_by(self.program.at(each.iter)) for each in node.generators)
+            made.pick(joined(self.program.at(test) for each in node.generators for test in each.ifs))
+            made.pick(joined(picked_by(self.program.at(each.iter)) for each in node.generators))
         return value
 
     of_SetComp = of_ListComp
@@ -328,9 +330,12 @@ class Expressions(Containers):
     def _filtered(self, generator: ast.comprehension, frame: Frame) -> bool | None:
         kept: bool | None = True
         for test in generator.ifs:
-            known = folding.truth(self.eval(test, frame))
+            value = self.eval(test, frame)
+            known = folding.truth(value)
             if known is False:
                 return False
+            if known is None:
+                self.tested(test, value)
             kept = kept if known else None
         return kept
 

@@ -63,13 +63,16 @@ class Libraries(Processes):
             return inputs[0]
         if name == "torch.utils.data.random_split" and inputs:
             self.effect("random_split", self.record(name, node, frame, inputs, keywords))
-            return self.sequence(node, None, inputs[0])
+            lengths = self.parts(inputs[1]) if len(inputs) > 1 else None
+            return self.sequence(node, [inputs[0]] * len(lengths)) if lengths else self.sequence(node, None, inputs[0])
         self.started(name, node, frame, inputs, keywords)
         roles = self.catalog.roles(name)
         if roles & OBJECTS or is_class_like(name) and short not in TENSORS and root not in ("torch.nn.parameter",):
             if short != "Parameter" and not (root == "builtins" or "print" in roles):
                 return thing(self.library_object(name, roles, node, frame, inputs, keywords))
         self.callbacks(node, frame, [*inputs, *keywords.values()])
+        if "asks_function" in roles:
+            self.answered([*inputs, *keywords.values()])
         result = self.record(name, node, frame, inputs, keywords)
         for role in sorted(roles):
             self.effect(role, result)
@@ -118,7 +121,7 @@ class Libraries(Processes):
         made: Stream = self.make(node, Stream, tag)
         if made.element != made.element | element or made.over != made.over | over:
             made.element, made.over, made.version = made.element | element, made.over | over, made.version + 1
-        made.picked |= picked_by(over)
+        made.pick(picked_by(over))
         return thing(made)
 
     def builtin_enumerate(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
@@ -126,8 +129,8 @@ class Libraries(Processes):
         if parts is not None:
             pairs = [self._pair(node, constant(at), each, ("pair", at)) for at, each in enumerate(parts)]
             return self.sequence(node, pairs)
-        over = Value(inputs[0].operations) if inputs else EMPTY
-        index = self.record("range.index", node, frame, inputs[1:], {"of": over} if over.operations else {})
+        over = inputs[0] if inputs else EMPTY
+        index = self.record("range.index", node, frame, inputs[1:], {"of": over} if any(held(over)) else {})
         element = self.element(inputs[0], node, frame) if inputs else EMPTY
         return self._stream(node, self._pair(node, index, element, "pair"), joined(inputs[:1]))
 
@@ -141,6 +144,11 @@ class Libraries(Processes):
         if "*" in keywords:  # `zip(*batch)`: one stream for each field
             fields = keywords["*"]
             parts = self.parts(fields)
+            above = frame.source.parents.get(node)
+            unpacked = isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Tuple)
+            if parts is None and fields.operations and not unpacked:  # of rows: one for each column
+                together = self.record("torch.stack", node, frame, [self.sequence(node, None, fields, "rows")])
+                return self.record("torch.Tensor.t", node, frame, [together])
             listed = [self._stream(node, each, fields, ("field", at)) for at, each in enumerate(parts or ())]
             return self.sequence(node, listed if parts is not None else None, EMPTY if parts is not None else fields)
         return self._stream(node, self._tuple(node, elements, "row"), joined(inputs))
@@ -179,7 +187,7 @@ class Libraries(Processes):
         kept = self.call(inputs[0], node, frame, [element], {}) if len(inputs) == 2 else EMPTY
         found = self._stream(node, element, joined(inputs[-1:]))
         for each in found.things:
-            each.picked |= kept or element
+            each.pick(kept or element)
         return found
 
     def builtin_iter(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
@@ -203,10 +211,8 @@ class Libraries(Processes):
         parts = self.parts(inputs[0])
         if inputs[0].operations and not inputs[0].things:
             return self.record("builtins.list", node, frame, inputs)
-        found = self.sequence(node, parts, EMPTY if parts is not None else self.element(inputs[0], node, frame))
-        for each in found.things:
-            each.picked |= picked_by(inputs[0])
-        return found
+        element = EMPTY if parts is not None else self.element(inputs[0], node, frame)
+        return self.sequence(node, parts, element, of=inputs[:1])
 
     builtin_tuple = builtin_list
 
@@ -221,7 +227,13 @@ class Libraries(Processes):
         element = self.element(inputs[0], node, frame)
         if "key" in keywords:
             self.call(keywords["key"], node, frame, [element], {})
-        return self.sequence(node, None, element)
+        return self._in_order("builtins.sorted", self.sequence(node, None, element, of=inputs[:1]))
+
+    def _in_order(self, name: str, lists: Value) -> Value:
+        """Lists of which the order of all elements tells what is where, or what they still hold."""
+        for each in lists.things:
+            each.pick(thing(External(name)))
+        return lists
 
     def builtin_dict(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         made: Mapping = self.make(node, Mapping)
@@ -248,8 +260,11 @@ class Libraries(Processes):
         return self.make_mapping_of(one, node) if one is not None else EMPTY
 
     def builtin_globals(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        return self.builtin_locals(node, frame.module, inputs, keywords)
+
+    def builtin_locals(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         made: Mapping = self.make(node, Mapping)
-        for name, value in frame.module.names.items():
+        for name, value in frame.names.items():
             self.bind(made, made.entries, name, value)
         return thing(made)
 
@@ -290,6 +305,9 @@ class Libraries(Processes):
                 several |= joined(
                     Value(things=frozenset(t for t in v.things if isinstance(t, (Function, Class)))) for v in held
                 )
+            elif isinstance(each, Object) and each.cls is not None:  # any of what it holds
+                self.read(each)
+                several |= joined(Value(slot.value.operations) for slot in each.attributes.values())
         return several or self.record("builtins.getattr", node, frame, inputs)
 
     def _told(self, base: Value, name: str, node: ast.AST, frame: Frame) -> Value:
@@ -378,7 +396,11 @@ class Libraries(Processes):
         return thing(made)
 
     def standard_deque(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
-        return self.builtin_list(node, frame, inputs, {})
+        made, longest = self.builtin_list(node, frame, inputs[:1], {}), [*inputs[1:], *keywords.values()]
+        return self._in_order("collections.deque", made) if longest and longest[0].constant is not None else made
+
+    def standard_zip_longest(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        return self.builtin_zip(node, frame, inputs, keywords)
 
     def standard_cycle(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         return self._stream(node, joined(self.element(each, node, frame) for each in inputs), joined(inputs))
@@ -394,6 +416,17 @@ class Libraries(Processes):
 
     def standard_dataclass(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         return inputs[0] if inputs else EMPTY
+
+    def standard_namedtuple(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        told = inputs[1] if len(inputs) > 1 else keywords.get("field_names", EMPTY)
+        listed = told.constant if isinstance(told.constant, tuple) else [p.constant for p in self.parts(told) or ()]
+        names = told.constant.replace(",", " ").split() if isinstance(told.constant, str) else listed
+        if not names or not all(isinstance(each, str) and each.isidentifier() for each in names):
+            return EMPTY
+        fields = [ast.AnnAssign(ast.Name(each, ast.Store()), ast.Constant(None), None, 1) for each in names]
+        written = ast.ClassDef(name="Fields", bases=[], keywords=[], body=[*fields], decorator_list=[])
+        inner, base = Frame(frame.source, frame, is_class=True), External("typing.NamedTuple")
+        return thing(self.make(node, lambda n, g: Class(written, inner, (base,)), "namedtuple"))
 
     def standard_reduce(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         element = self.element(inputs[1], node, frame)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autodist.catalog import Catalog
-from autodist.program import EMPTY, Effect, Operation, Program, Region, Value, constant, joined
+from autodist.program import EMPTY, Effect, Operation, Program, Region, Value, closure, constant, joined
 from autodist.program.graph import VIEWS, RegionKind, gives_tensors
 from autodist.project import Project
 from autodist.trace.things import External, Frame, Function, Guards, Heap, LocalModule, Object, Slot
@@ -22,10 +22,25 @@ UNCERTAIN = frozenset(["loop", "branch", "try"])
 """Regions that may not run, or run several times."""
 
 WHOLE = constant(...)
+BINDING = (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Tuple, ast.List, ast.Dict, ast.Return)
+"""What keeps what an expression gives, which is read again when other code has run."""
 
 
 class Interrupted(Exception):
     """The script is too large to be followed to its end."""
+
+
+def is_view(operation: Operation) -> bool:
+    """Whether it gives the same numbers in the same memory as what it is given."""
+    return operation.name.rpartition(".")[2] in VIEWS and bool(operation.inputs)
+
+
+def _viewed(view: Operation) -> frozenset[Operation]:
+    return view.inputs[0].operations if is_view(view) else frozenset()
+
+
+def _place_of(view: Operation) -> Value:
+    return view.inputs[1] if view.name == "getitem" and len(view.inputs) > 1 else WHOLE
 
 
 @dataclass(eq=False)
@@ -81,6 +96,8 @@ class Machine(ABC):
         self.heaps: list[Heap] = []
         self.changed: dict[Operation, frozenset[Operation]] = {}
         """What tensors hold after they were changed in place, by the operations that made them."""
+        self._views: dict[Operation, dict[Operation, None]] = {}
+        """The views of tensors that are kept, by the operations that made these."""
         self._held_by: dict[Operation, set[tuple[Heap, Any]]] = {}
         """The attributes and entries that were bound to what operations give."""
         self._turned: set[tuple[Operation, Operation]] = set()
@@ -122,6 +139,9 @@ class Machine(ABC):
             found.keywords = {}
         self.changed.pop(found, None)  # run again, it gives another tensor, which nobody has changed yet
         found.is_tensor = found.is_tensor or gives_tensors(name, inputs)
+        if is_view(found) and not name.endswith(".data") and isinstance(frame.source.parents.get(node), BINDING):
+            for base in closure(found.inputs[0].operations, _viewed):
+                self._views.setdefault(base, {})[found] = None
         return Value(frozenset([found]))
 
     def effect(self, kind: str, value: Value) -> None:
@@ -176,18 +196,40 @@ class Machine(ABC):
         """Note that a tensor is changed in place, and so is what it is a view of: `counts[label][guess] += 1`."""
         self.change(before, after)
         pending, seen = [(before, after)], set(before.operations)
+        self._change_views(before, after, WHOLE, seen, node, frame)
         while pending:
             view, held = pending.pop()
             for each in sorted(view.operations, key=lambda op: op.number):
-                if each.name.rpartition(".")[2] not in VIEWS or not each.inputs or not each.inputs[0].operations:
+                if not is_view(each) or not each.inputs[0].operations:
                     continue
-                key = each.inputs[1] if each.name == "getitem" and len(each.inputs) > 1 else WHOLE
+                key = _place_of(each)
                 base = Value(each.inputs[0].operations)
                 changed = self.record("setitem", node, frame, [base, key, held], tag=each)
                 if not base.operations <= seen:
                     seen |= base.operations
                     self.change(base, changed)
+                    self._change_views(base, changed, key, seen, node, frame)
                     pending.append((base, changed))
+
+    def _change_views(
+        self, base: Value, after: Value, key: Value, seen: set[Operation], node: ast.AST, frame: Frame
+    ) -> None:
+        """Note that views are changed which were made before of a tensor that is: `flat = counts.view(-1)`."""
+        views = {view: None for each in base.operations for view in self._views.get(each, ())}
+        for each in after.operations if views else ():
+            self._views.setdefault(each, {}).update(views)
+        statement = frame.source.statement(node) if views else node
+        for view in sorted(views, key=lambda op: op.number):
+            if (
+                view in seen
+                or {type(each.constant) for each in (key, _place_of(view))} == {int}
+                and _place_of(view) != key
+            ):
+                continue
+            given = [after, *view.inputs[1:]]
+            self.change(
+                Value(frozenset([view])), self.record(view.name, statement, frame, given, view.keywords, tag=view)
+            )
 
     def current(self, value: Value) -> Value:
         """A value, with what its tensors may hold by now."""

@@ -25,7 +25,13 @@ ALIASES = frozenset(
     "torch.compile torch.jit.script copy.copy torch.nn.SyncBatchNorm.convert_sync_batchnorm fully_shard".split()
 )
 """What gives the module that it is given, as far as its passes go."""
+HOOKS = ("register_forward_pre_hook", "register_forward_hook")
+"""Methods that give a module functions to run before its passes, and behind them."""
 PARAMETERS = frozenset("parameters named_parameters buffers named_buffers state_dict".split())
+
+
+NAMESPACES = ("types.SimpleNamespace", "argparse.Namespace")
+"""Classes whose objects have the attributes that they are made with."""
 
 
 class Objects(Calls):
@@ -90,12 +96,33 @@ class Objects(Calls):
         one: Object = self.make(node, lambda n, g: Object(n, g, name=name, roles=roles), name)
         one.source, one.settings = frame.source, frame.settings
         self._given(one, inputs, keywords)
+        for key, value in keywords.items() if name in NAMESPACES else ():
+            self.bind(one, one.attributes, key, value)
         self.effect("make", self.record(name + ".__init__", node, frame, inputs, keywords, owner=one))
         return one
 
     # calling objects
 
     def call_object(self, one: Object, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
+        """`model(x)`, between what is run before and behind the passes of a layer."""
+        before, behind = (one.attributes.get(("hook", name)) for name in HOOKS)
+        if before is not None:
+            changed = self._hooked(before, one, node, frame, [self.sequence(node, list(inputs), kind="tuple")])
+            inputs = self.parts(changed) or ([changed] if changed != EMPTY else inputs)
+        result = self._pass(one, node, frame, inputs, keywords)
+        if behind is not None:
+            given = self.sequence(node, list(inputs), kind="tuple")
+            changed = self._hooked(behind, one, node, frame, [given, result])
+            result = changed if changed != EMPTY else result
+        return result
+
+    def _hooked(self, hook: Slot, one: Object, node: ast.AST, frame: Frame, given: list[Value]) -> Value:
+        """What is to take the place of what a layer is given, or gives."""
+        with self.told_apart((node, one)):
+            found = self.call(hook.value, node, frame, [thing(one), *given], {})
+        return Value(found.operations, frozenset(), found.things)
+
+    def _pass(self, one: Object, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
         if one.cls is None:
             return self._call_library_object(one, node, frame, inputs, keywords)
         for name in ("__call__", "forward"):
@@ -104,17 +131,11 @@ class Objects(Calls):
                 for each in found[1].things:
                     if isinstance(each, Function):
                         given = [*inputs] if each.role == "staticmethod" else [thing(one), *inputs]
-                        return self._with_hooks(one, self.enter(each, node, frame, given, keywords), node, frame)
+                        return self.enter(each, node, frame, given, keywords)
         if any(name in CONTAINERS for name in one.cls.libraries):
             return self._in_sequence(one, node, frame, inputs)
         library = next(iter(one.cls.libraries), "object")
         return self.record(library, node, frame, inputs, keywords, owner=one)
-
-    def _with_hooks(self, one: Object, result: Value, node: ast.AST, frame: Frame) -> Value:
-        hooks = one.attributes.get("hook")
-        if hooks is not None:
-            result |= self.call(hooks.value, node, frame, [thing(one), EMPTY, result], {})
-        return result
 
     def _call_library_object(
         self, one: Object, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
@@ -128,7 +149,10 @@ class Objects(Calls):
             return self._in_sequence(one, node, frame, inputs)
         if short == "Compose" and one.inputs:
             return self._each_in_turn(self.parts(one.inputs[0]), one.inputs[0], node, frame, inputs)
-        return self.record(one.name, node, frame, inputs, keywords, owner=one)
+        weights = {"weight": one.argument("weight", 0), "pos_weight": one.argument("pos_weight")}
+        given = {name: each for name, each in weights.items() if each is not None and "loss" in one.roles}
+        weighed = {name: Value(each.operations) for name, each in given.items() if each.operations}
+        return self.record(one.name, node, frame, inputs, {**keywords, **weighed}, owner=one)
 
     def _in_sequence(self, one: Object, node: ast.AST, frame: Frame, inputs: Row[Value]) -> Value:
         self.read(one)
@@ -150,7 +174,7 @@ class Objects(Calls):
 
     def layers(self, one: Object) -> list[Value] | None:
         """The layers of a container of torch, in order, if they are known."""
-        added = [slot.value for key, slot in one.attributes.items() if isinstance(key, str) and key != "hook"]
+        added = [slot.value for key, slot in one.attributes.items() if isinstance(key, str)]
         inputs: list[Value] | None = list(one.inputs)
         if len(one.inputs) == 1:
             tables = [each for each in one.inputs[0].things if isinstance(each, Mapping)]
@@ -182,9 +206,12 @@ class Objects(Calls):
         return super().parts(value)
 
     def item_of_object(self, one: Object, key: Value, node: ast.AST, frame: Frame) -> Value:
+        self.read(one)
         entry = one.attributes.get(("entry", key.constant))
         if entry is not None:
             return entry.value
+        if one.cls is None and not one.roles and (field := self.field_of(one, key.constant)) is not None:
+            return field
         if any(name in CONTAINERS for name in one.library_names):
             layers, place = self.layers(one), key.constant
             table = [each for value in one.inputs for each in value.things if isinstance(each, Mapping)]
@@ -205,12 +232,17 @@ class Objects(Calls):
             if known is not None:
                 return known
         names = one.library_names
+        if name == "_asdict":
+            return self.make_mapping_of(one, node)
+        if name == "__setitem__" and len(inputs) == 2:
+            self.bind(one, one.attributes, ("entry", inputs[0].constant), inputs[1])
         if name in ("__iter__", "__next__"):
             return self.element_of(one, node, frame) if name == "__next__" else self.stream_of(one, node, frame)
         if "optimizer" in one.roles and name == "step" and (inputs or "closure" in keywords):
             closure = keywords.get("closure", joined(inputs[:1]))
             loss = self.call(closure, node, frame, [], {})
-            self._returned(closure)
+            if one.cls is not None or not one.name.startswith("torch.optim.") or one.name.endswith("LBFGS"):
+                self.answered([closure])  # by which it decides how far it steps
             self._note_method(one, name, self.record(f"{names[0]}.step", node, frame, inputs, keywords, owner=one))
             return loss
         one.settings = frame.settings if name == "__init__" else one.settings
@@ -223,18 +255,26 @@ class Objects(Calls):
         self._note_method(one, name, result)
         return result
 
-    def _returned(self, called: Value) -> None:
-        """Note what functions return that an optimizer calls, which decides by it how far it steps."""
-        for each in called.things:
-            if isinstance(each, Partial):
-                self._returned(each.function)
-            function = each.function if isinstance(each, Method) else each
-            if not isinstance(function, Function) or isinstance(function.node, ast.Lambda):
+    def answered(self, called: Row[Value]) -> None:
+        """Note what functions return that an optimizer calls, which decides by it how far it steps, or a search."""
+        for each in (each for value in called for each in value.things):
+            function = self._function_of(each)
+            if not isinstance(function, Function):
                 continue
-            for left in all_of(function.node, ast.Return):
-                if left.value is not None:
-                    value = self.program.at(left.value)
-                    self.effect("closure", self.record("closure", left, function.frame, [value]))
+            left = all_of(function.node, ast.Return)
+            for end in [function.node] if isinstance(function.node, ast.Lambda) else left:
+                value = end.body if isinstance(end, ast.Lambda) else end.value
+                if value is not None:
+                    self.effect("closure", self.record("closure", end, function.frame, [self.program.at(value)]))
+
+    def _function_of(self, called: Any) -> Any:
+        """The function of a method, or that an object is called by: `study.optimize(Objective(data))`."""
+        if isinstance(called, Object) and called.cls is not None and "module" not in called.roles:
+            found = called.cls.find("__call__")
+            return next(iter(found[1].things), None) if found is not None else None
+        if isinstance(called, Partial):
+            return next((self._function_of(each) for each in called.function.things), None)
+        return called.function if isinstance(called, Method) else called
 
     def stream_of(self, one: Object, node: ast.AST, frame: Frame) -> Value:
         """`iter(loader)`"""
@@ -244,10 +284,7 @@ class Objects(Calls):
         """Run the functions that a library is given to call: of their arguments nothing is known."""
         for value in given:
             for each in value.things:
-                function = each.function if isinstance(each, Method) else each
-                if isinstance(each, Object) and each.cls is not None and "module" not in each.roles:
-                    found = each.cls.find("__call__")  # `study.optimize(Objective(data))`
-                    function = next(iter(found[1].things), None) if found is not None else None
+                function = self._function_of(each)
                 if isinstance(function, Function) and function.node not in self.entered:
                     self.call(thing(each), node, frame, [], {"*": self.record("callback", node, frame)})
 
@@ -287,8 +324,10 @@ class Objects(Calls):
         if name in ("register_buffer", "register_parameter") and len(inputs) > 1:
             self.bind(one, one.attributes, inputs[0].constant or "buffer", inputs[1])
             return constant(None)
-        if name == "register_forward_hook" and inputs:
-            one.attributes.setdefault("hook", Slot(inputs[0], self.guards))
+        if name in HOOKS and inputs:
+            before = one.attributes.get(("hook", name))
+            self.bind(one, one.attributes, ("hook", name), inputs[0] | (before.value if before is not None else EMPTY))
+            return self.record(f"{MODULE}.{name}", node, frame, inputs, keywords, owner=one)
         if name in ("children", "modules", "values") or name.startswith("named_") and name not in PARAMETERS:
             inner = joined(self.parts_of(one, name in ("modules", "named_modules")))
             if name.startswith("named_"):

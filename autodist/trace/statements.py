@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from autodist.program import EMPTY, Operation, Value, constant
+from autodist.program import EMPTY, Operation, Value, constant, joined
 from autodist.trace import folding
 from autodist.trace.expressions import Expressions
 from autodist.trace.machine import Context
@@ -143,13 +143,18 @@ class Statements(Expressions):
         for each in before.things:
             if isinstance(each, Sequence) and isinstance(node.op, ast.Add):
                 each.stores[node] = self.region
-                for part in self.parts(value) or [self.element(value, node.value, frame)]:
-                    self.grow(each, part)
+                self.extend(each, value, node.value, frame)
                 if not before.operations:
                     return
             if isinstance(each, Mapping) and isinstance(node.op, (ast.Add, ast.BitOr)):  # `counter += other`
                 self._take_over(each, value)
                 return
+        own = f"__i{folding.NAMES[type(node.op)]}__"
+        owners = [each for each in before.things if isinstance(each, Object) and each.cls and each.cls.find(own)]
+        if owners and not before.operations:  # `meter += loss`, of a class that says what this does
+            methods = (self.attribute(thing(each), own, node, frame) for each in owners)
+            self.assign(node.target, joined(self.call(each, node, frame, [value], {}) for each in methods), frame)
+            return
         result = self.binary(node, node.op, before, value, frame)
         held = Value(frozenset(each for each in before.operations if changes_in_place(each)))
         if held.operations and not isinstance(node.target, ast.Subscript):
@@ -187,6 +192,7 @@ class Statements(Expressions):
             self.call(self.attribute(thing(one), "__setitem__", node, frame), node, frame, [key, value], {})
         elif isinstance(one, Object):
             self.bind(one, one.attributes, ("entry", key.constant), value)
+            self.record("setitem", node, frame, [thing(one), key, value], tag=one)
         else:
             self.store_entry(one, key, value, node, frame)
 
@@ -246,6 +252,8 @@ class Statements(Expressions):
         else:
             other = True
         if falls and other:
+            for name in after.keys() & frame.names.keys() if test.operations else ():
+                self.chosen(after[name], frame.names[name], test)
             frame.names = merged(after, frame.names)
         elif falls:
             frame.names = after

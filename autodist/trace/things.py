@@ -145,11 +145,27 @@ class Class:
 
 @dataclass(eq=False)
 class Heap:
-    """What can change after it was made. ``version`` counts its changes."""
+    """What can change after it was made. ``version`` counts its changes, ``places`` is under which keys something is
+    put that are no constants."""
 
     node: ast.AST
     guards: Guards
     version: int = 0
+    places: Value = field(default=EMPTY, kw_only=True)
+    found_in: dict[Heap | None, Value] = field(default_factory=dict, kw_only=True)
+    """The lists and dicts in which it is looked up, and by which keys; by which tests it is chosen under None."""
+
+    def choose(self, key: Value, container: Heap | None = None) -> None:
+        """Have it looked up by a key, or chosen by a test."""
+        above = container.found_in if container is not None else {}
+        for each, by in ((container, Value(key.operations)), *above.items()):
+            if by.operations:
+                self.found_in[each] = self.found_in.get(each, EMPTY) | by
+
+    def place(self, key: Value) -> None:
+        """Have something put under a key."""
+        if (places := self.places | Value(key.operations)) != self.places:
+            self.places, self.version = places, self.version + 1
 
     @property
     def slots(self) -> dict[Any, Slot]:
@@ -175,7 +191,7 @@ class Heap:
 
 def picked_by(value: Value) -> Value:
     """The conditions under which lists and iterators are given their elements."""
-    return joined(each.picked for each in value.things if isinstance(each, (Sequence, Stream)))
+    return joined(each.picked for each in value.things if isinstance(each, Listing))
 
 
 @dataclass(eq=False)
@@ -223,14 +239,25 @@ class Object(Heap):
 
 
 @dataclass(eq=False)
-class Sequence(Heap):
+class Listing(Heap):
+    """What gives one element after the other."""
+
+    picked: Value = field(default=EMPTY, kw_only=True)
+    """The conditions under which it is given an element, or gives one."""
+
+    def pick(self, conditions: Value) -> None:
+        """Have further conditions."""
+        if self.picked | conditions != self.picked:
+            self.picked, self.version = self.picked | conditions, self.version + 1
+
+
+@dataclass(eq=False)
+class Sequence(Listing):
     """A list, tuple, set or deque: its ``parts`` while their places are known, and what may be anywhere in it."""
 
     kind: str = "list"
     parts: list[Value] | None = None
     anywhere: Value = EMPTY
-    picked: Value = EMPTY
-    """The conditions under which it is given an element."""
     stores: dict[ast.AST, Region] = field(default_factory=dict)
     """The calls and additions by which it is given elements, and in which regions."""
 
@@ -295,13 +322,11 @@ class Mapping(Heap):
 
 
 @dataclass(eq=False)
-class Stream(Heap):
+class Stream(Listing):
     """An iterator, with what it gives, and the values that it goes over."""
 
     element: Value = EMPTY
     over: Value = EMPTY
-    picked: Value = EMPTY
-    """The conditions under which it gives an element."""
 
     def contents(self) -> Iterator[Value]:
         """What it gives."""

@@ -36,31 +36,29 @@ else:
 FACTS = catalog.load()
 FIXTURES = sorted(path.parent for path in ROOT.glob("fixtures/*/before") if "refused" not in path.parent.name)
 DIFFERENT = {
+    "full_batch_words": "sentences are picked by drawn numbers; the analysis shares out what they are made to",
     "config_registry": "a loader of a class of the project's own; the analysis finds where that calls DataLoader",
     "full_batch_graph": "the numbers of samples are made once; the analysis takes them for a draw of each step",
-    "full_batch_words": "words are looked up in lists and dicts by numbers that are drawn: not followed by the graph",
     "lm_states_batch_first": "slices of all rows, as in char_rnn_get_batches; the analysis shares out the data instead",
     "sequences_first_noise": "shared out along the second axis; the analysis refuses it",
 }
 
 UNSEEN = {
     "config_registry": "see above: other loaders train",
-    "full_batch_words": "see above: no source is found",
     "trainer_other_module": "one call makes all loaders, and nothing tells them apart: the analysis shares out all",
-    "wgan_split_calls": "noise that is resized and drawn in place",
 }
 """Fixtures in which placements call a value replicated that the analysis makes global, and why."""
 MADE_GLOBAL_ELSEWHERE = frozenset("""
     class_in_settings config_registry contrastive_inbatch
-    counts_by_label crops_told_apart dropout_drawn_batches full_batch_classes full_batch_words
-    generator_of_batches images_augmented_together joined_point_clouds kept_by_sample
+    counts_by_label crops_told_apart dropout_drawn_batches full_batch_classes
+    generator_of_batches images_augmented_together kept_by_sample
     lbfgs_closure lbfgs_line_search lm_net_by_option loader_class_get_iterator loader_dict_phases
     losses_of_the_whole_batch memory_of_samples meters_by_name
     model_by_eval model_factory_arch model_named_by_option momentum_queue
-    multi_file_engine nanogpt_get_batch odd_training_set own_batch_sampler
+    multi_file_engine nanogpt_get_batch odd_training_set
     package_relative_imports picked_by_class random_split_unseeded samples_at_the_end samples_by_place
     sequences_first_noise trainer_other_module transformer_lm_tied_warmup
-    wgan_split_calls writer_by_getattr
+    writer_by_getattr
     """.split())
 """Fixtures in which the cuts are others: some cheaper, some of values that are not followed yet."""
 
