@@ -360,16 +360,10 @@ class _Propagation(InPlace):
     def _known(self, operation: Operation, known: operations.Operation) -> tuple[Placement | None, Sizes]:
         if known.cls == "length" and operation.inputs:
             one = operation.inputs[0]
-            if (
-                self._is_one_of_many(one)
-                or self._holds_batches(one)
-                or operation.name == "builtins.len"
-                and shaped(one)
-            ):
+            axes = operation.name == "builtins.len" and shaped(one)  # `len(x.shape)`
+            if self._is_as_long(one) or self._holds_batches(one) or axes:
                 return Replicate(), ()
         if known.parameters.get("compares") and self._are_alike(operation):
-            return Replicate(), ()
-        if known.cls == "length" and operation.inputs and self._is_as_long(operation.inputs[0]):
             return Replicate(), ()
         if known.cls in ("expand", "repeat", "repeat_each") and (shard := self._spread_out(operation)) is not None:
             return shard, (None,) * (1 if known.cls == "repeat_each" else len(arguments.sizes_of(operation)))

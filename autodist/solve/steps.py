@@ -20,10 +20,10 @@ FOLLOWED = frozenset("torch numpy builtins operator math getitem setitem iterate
 """The beginnings of the names of operations whose results have gradients only where what they are given has."""
 LEARNED = ("Parameter", ".weight", ".bias")
 """Ends of the names of operations that give what is trained."""
-
-
 LOADED = ("loader", "sample", "iterate", "range")
+"""Beginnings of the names of operations that give something else in each step."""
 GRADIENTS = (".grad", "autograd.grad", ".backward")
+"""Ends of the names of operations that give gradients."""
 
 
 class Steps:

@@ -149,10 +149,11 @@ class Objects(Calls):
             return self._in_sequence(one, node, frame, inputs)
         if short == "Compose" and one.inputs:
             return self._each_in_turn(self.parts(one.inputs[0]), one.inputs[0], node, frame, inputs)
-        weights = {"weight": one.argument("weight", 0), "pos_weight": one.argument("pos_weight")}
-        given = {name: each for name, each in weights.items() if each is not None and "loss" in one.roles}
-        weighed = {name: Value(each.operations) for name, each in given.items() if each.operations}
-        return self.record(one.name, node, frame, inputs, {**keywords, **weighed}, owner=one)
+        if "loss" in one.roles:  # which weighs samples or classes
+            weights = {"weight": one.argument("weight", 0), "pos_weight": one.argument("pos_weight")}
+            told = {name: Value(each.operations) for name, each in weights.items() if each is not None}
+            keywords = {**keywords, **{name: each for name, each in told.items() if each.operations}}
+        return self.record(one.name, node, frame, inputs, keywords, owner=one)
 
     def _in_sequence(self, one: Object, node: ast.AST, frame: Frame, inputs: Row[Value]) -> Value:
         self.read(one)
