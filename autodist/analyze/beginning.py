@@ -39,6 +39,7 @@ def order_of(run: Interpreter, site: Site) -> tuple[int, int, int]:
 def hoisted(cut: Cut, guarded: set[ast.AST]) -> ast.stmt | None:
     """The statement that a reduction must come before: a guarded one, or a loop that shows one row after the other."""
     around = (cut.node, *cut.source.ancestors(cut.node))
+    guarded = {*guarded, cut.ahead} if cut.ahead is not None else guarded
     found = next((node for node in reversed(around) if node in guarded and isinstance(node, ast.stmt)), None)
     return found if found is not None else _shown_in(cut)
 

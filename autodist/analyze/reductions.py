@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from autodist import naming, regions
@@ -13,7 +13,7 @@ from autodist.origins import learnt_from
 from autodist.placement import Partial, Placement, Replicate, Shard
 from autodist.placement.call import ROWS
 from autodist.placement.plan import Plan as Lying
-from autodist.program import Operation, Program
+from autodist.program import Operation, Program, closure
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site
 from autodist.solve.alone import Alone
@@ -38,7 +38,8 @@ def reduced(
     if is_distributed(run):
         return run, [], []
     program, given = again.program, _given(again.program, run)
-    alone = Alone(frozenset(site.node for site in rank_zero_statements(run)))
+    asking = set(_asking_for_writers(program, run))
+    alone = Alone(frozenset({*asking, *(site.node for site in rank_zero_statements(run))}))
     met: dict[ast.expr, Cut] = {}
     left: list[Cut] = []
     asked: list[Demand] = []
@@ -51,7 +52,7 @@ def reduced(
         chosen = [each for each in chosen if each.node not in nodes and not _is_divided(each, plan)]
         chosen = [_where_it_trains(each, run) for each in chosen if not _is_in_doubt(each, run)]
         left = [each for each in chosen if not each.is_met]
-        fresh = {each.node: each for each in chosen if each.is_met}
+        fresh = {each.node: _ahead(each, asking) for each in chosen if each.is_met}
         if not fresh:
             break
         met |= fresh
@@ -81,6 +82,28 @@ def _of_training(run: Interpreter, program: Program) -> Iterator[Demand]:
             graph = value.models and value.spread is Spread.MEAN  # which gradients flow through
             if not graph and (user := users.get(part)) is not None:
                 yield Demand("loss", user, part)
+
+
+def _asking_for_writers(program: Program, run: Interpreter) -> Iterator[ast.If]:
+    """`if add_scalar is not None:`, which only rank 0 comes into, since it alone has the writer that is asked for."""
+    sites = [Site(event.source, event.node) for event in run.of("writer")]
+    lone = {site.node for site in sites if regions.is_lone_writer(site, run)}
+    writers = {op for node in lone for op in program.at(node).operations}
+    of_them = closure(writers, lambda each: (op for op in program.users[each] if op.name.startswith("object.")))
+    for node, value in program.values.items() if lone else ():
+        things = (getattr(each, "owner", each) for each in value.things)
+        if value.operations & of_them or any(getattr(each, "node", None) in lone for each in things):
+            source = next((each for each in run.project.sources if node in each.parents), None)
+            above = source.parents[node] if source is not None else None
+            asked = source.parents[above] if source is not None and isinstance(above, ast.Compare) else above
+            if isinstance(asked, ast.If) and asked.test in (node, above) and not asked.orelse:
+                yield asked
+
+
+def _ahead(cut: Cut, asking: Collection[ast.AST]) -> Cut:
+    """The same of what is made global ahead of where only rank 0 goes."""
+    outermost = next((each for each in reversed([*cut.source.ancestors(cut.node)]) if each in asking), None)
+    return replace(cut, ahead=outermost) if isinstance(outermost, ast.If) else cut
 
 
 def _beside_gradients(node: ast.expr) -> Iterator[ast.expr]:

@@ -26,7 +26,7 @@ from autodist.interpreter.questions import (
 )
 from autodist.interpreter.roles import Roles
 from autodist.interpreter.words import KEPT
-from autodist.project.chosen import among, is_any_name, matching, pattern_of, template
+from autodist.project.chosen import among, imported, template
 from autodist.source import all_of, walk
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
 from autodist.tensors import facts, mixing, operations, picking
@@ -242,12 +242,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short == "eval":
             return self._named(node, first, scope)
         if short in ("importlib.import_module", "__import__"):
-            pattern = pattern_of(node, scope.source) if not isinstance(first.const, str) else first.const
-            found = matching(pattern, self.project.modules) if pattern is not None else []
-            if pattern is None and is_any_name(node):
-                found = sorted(self.project.chosen)
-            library = isinstance(first.const, str) and not first.const.startswith(".")
-            found = found or ([first.const] if library else [])
+            found = imported(node, first.const, scope.source, self.project.modules, self.project.chosen)
             return union(self._module(each, node) for each in found) if found else None
         if short == "pydoc.locate" and isinstance(first.const, str) and "." in first.const:
             module, _, wanted = first.const.rpartition(".")

@@ -130,7 +130,7 @@ def operands(operation: Operation, known: operations.Operation) -> Iterator[Valu
     for place, each in enumerate(given):
         if place and (first or isinstance(each.constant, (str, bool))) and not each.operations and not each.things:
             continue  # an axis, or a setting
-        inner = parts(each) if known.cls in ("concatenate", "stack", "container") else None
+        inner = parts(each) if known.cls in ("concatenate", "stack", "container", "contraction") else None
         yield from inner if inner is not None else [each]
     if operation.owner is not None and operation.owner.name.startswith("torch.distributions."):
         yield from (each for each in (*operation.owner.inputs, *operation.owner.keywords.values()) if each.operations)

@@ -89,8 +89,13 @@ def squeeze(call: Call) -> Placement:
     shard = call.first.shard
     if shard is None:
         return call.first.placement
-    gone = call.axes()
-    return Shard(shard - sum(call.first.sizes[each] == 1 for each in gone if each < shard))
+    return Shard(shard - sum(each < shard for each in squeezed(call)))
+
+
+def squeezed(call: Call) -> set[int]:
+    """The axes that go: those of size one, and those that are named and may be so."""
+    sizes = (1,) if call.axis is None else (1, None)
+    return {each for each in call.axes() if call.first.sizes[each] in sizes}
 
 
 def unsqueeze(call: Call) -> Placement:

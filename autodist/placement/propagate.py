@@ -210,6 +210,8 @@ class _Propagation(InPlace):
         placement, sizes = self._operand(over), self._found.size(over)
         if placement is None and not numbers:
             return (None, None) if over.operations else (Replicate(), ())
+        if numbers and self._holds_batches(operation.keywords.get("of", over)):
+            return Replicate(), ()
         if numbers and operation.inputs:
             over = operation.inputs[min(len(operation.inputs), 2) - 1]
             placement = self._size_as(over, self._plan.counts(operation, [over]) == 0) or placement

@@ -16,7 +16,7 @@ from autodist.placement.plan import Plan
 from autodist.placement.shapes import Sizes
 from autodist.placement.whole_numbers import WholeNumbers
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
-from autodist.trace.things import Mapping, Sequence
+from autodist.trace.things import Mapping, Sequence, Stream
 
 SOURCES = (BATCH, FIELDS)
 LOADED = (BATCH, FIELDS, SAMPLE)
@@ -135,7 +135,7 @@ class Reading:
 
     def _holds_batches(self, value: Value) -> bool:
         """Whether it is a list of tensors that have a rank's samples, as many on all ranks."""
-        listed = not value.operations and any(isinstance(each, (Sequence, Mapping)) for each in value.things)
+        listed = not value.operations and any(isinstance(each, (Sequence, Mapping, Stream)) for each in value.things)
         return (
             listed
             and isinstance(self._found.joint(held(value)), Shard)

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from autodist.operations import Operation
 from autodist.placement.call import Call
+from autodist.placement.layout import squeezed
 
 Sizes: TypeAlias = tuple[int | None, ...] | None
 """A number for each axis, None where it is unknown; None where the number of axes is."""
@@ -71,7 +72,8 @@ def _of_layer(operation: Operation, first: Sizes) -> Sizes:
     if operation.short in ("Embedding", "EmbeddingBag", "embedding", "one_hot"):
         return (*first, None) if first is not None else None
     if first is None:
-        return (None,) * (mixes + 1) if isinstance(mixes, int) and mixes > 1 else None
+        any_number = operation.short == "pad"  # which pads the last axes of as many as there are
+        return (None,) * (mixes + 1) if isinstance(mixes, int) and mixes > 1 and not any_number else None
     return (*first[:1], *(None for _ in first[1:]))
 
 
@@ -90,7 +92,8 @@ def _moved(cls: str, call: Call, given: tuple[Sizes, ...]) -> Sizes:
     if cls == "select":
         return first[1:]
     if cls == "squeeze":
-        return tuple(each for each in first if each != 1) if call.axis is None else first[:-1]
+        gone = squeezed(call) if call.first.axes == len(first) else ()
+        return tuple(each for at, each in enumerate(first) if at not in gone)
     if cls == "contraction":
         return first
     if cls == "view_as":

@@ -71,6 +71,14 @@ def is_any_name(call: ast.Call) -> bool:
     return len(call.args) == 1 and not call.keywords and isinstance(given[0], (ast.Name, ast.Attribute, ast.Subscript))
 
 
+def imported(call: ast.Call, told: object, source: Source, modules: Iterable[str], chosen: Iterable[str]) -> list[str]:
+    """The modules that an import by name may mean, where it is ``told`` the name, or not: of those of the project, and
+    those ``chosen`` by names that nobody has put together."""
+    pattern = told if isinstance(told, str) else pattern_of(call, source)
+    found = matching(pattern, modules) if pattern is not None else sorted(chosen) if is_any_name(call) else []
+    return found or ([told] if isinstance(told, str) and not told.startswith(".") else [])
+
+
 def _defined(path: Path) -> set[str]:
     """The classes and functions of a module."""
     try:

@@ -20,7 +20,7 @@ from autodist.solve.demands import Demand, demands
 from autodist.solve.facts import Facts, is_mean, is_number_of_samples, is_sum
 from autodist.solve.memories import given_to_keep, remembered
 from autodist.solve.search import Cut, Search
-from autodist.solve.written import parts_of, read_by
+from autodist.solve.written import contents, parts_of, read_by
 
 OTHERWISE = "the same expression lies one way in one context and another way in another"
 ROUNDS = 6
@@ -199,6 +199,21 @@ def _returned(gathered: Sequence[Cut], program: Program) -> Iterator[tuple[Opera
                     yield user, {op}
 
 
+def _listed(gathered: Sequence[Cut], program: Program) -> Iterator[tuple[Operation, set[Operation]]]:
+    """Who reads lists that are given what is global where it is put in, `window.append(value)`, and what that is."""
+    put = {cut.source.parents.get(each): each for cut in gathered for each in (cut.node, *cut.read)}
+    put = {call: each for call, each in put.items() if isinstance(call, ast.Call) and each in call.args}
+    for user in program.operations if put else ():
+        pending, seen = [each for value in user.operands for each in value.things], set[object]()
+        while pending:
+            thing = pending.pop()
+            if thing not in seen:
+                seen.add(thing)
+                pending += [inner for value in contents(thing) for inner in value.things]
+                for call in put.keys() & getattr(thing, "stores", {}).keys():
+                    yield user, set(program.at(put[call]).operations)
+
+
 def _is_inside(operation: Operation, home: ast.AST | None) -> bool:
     """Whether a function, or what is called somewhere, runs an operation."""
     return home is not None and any(home in (each.function, each.node) for each in operation.region.around())
@@ -227,6 +242,8 @@ def made_global(gathered: Sequence[Cut], program: Program, plan: Plan, lying: Pl
                 taken.setdefault(user, {}).update(read)
     for user, back in _returned(gathered, program):
         taken.setdefault(user, {}).update(dict.fromkeys(back, lying))
+    for user, put in _listed(gathered, program):
+        taken.setdefault(user, {}).update(dict.fromkeys(put, lying))
     given = _given(gathered, program)
     for user in program.operations if given else ():
         for region in user.region.around():

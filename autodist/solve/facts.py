@@ -159,6 +159,8 @@ class Facts:
             return PerRank(user.name, ONE_BY_ONE)
         if (barred := self.barred(node, user.source)) is not None:
             return PerRank(user.name, barred)
+        if any(issubclass(each, str) for each, _ in self.at(node).constants):  # a text, at times
+            return PerRank(user.name, EITHER)
         if isinstance(placement, Partial) and placement.reduce != "sum":
             return None
         whole = [each for each in self.at(node).operations if self.is_alike(each) and not self._placements.begins(each)]

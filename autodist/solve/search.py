@@ -51,6 +51,9 @@ class Cut:
     """Whether it is only known once it is global what else has to be: what is computed from it is different on each
     rank."""
 
+    ahead: ast.stmt | None = None
+    """The statement ahead of which it is made global, since only rank 0 comes into it."""
+
     is_kept: bool = False
     """Whether it is given to a function that keeps samples one by one, for later steps to train on."""
 
@@ -245,8 +248,7 @@ class Search:
         if self._facts.changes(call, read):
             return  # what is reduced is a copy
         for region in (call, *call.others):
-            source = region.parent.source if region.parent is not None else region.source
-            caller = Operation(-1, "call", (), {}, source, region.node, region.parent or region)
+            caller = Operation(-1, "call", (), {}, region.source, region.node, region.parent or region)
             for part in parts_of(region.node):
                 value = self._facts.at(part)
                 if value.operations & read:

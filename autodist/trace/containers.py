@@ -178,7 +178,7 @@ class Containers(Names):
         name = key.constant
         if name is not UNKNOWN and len(made.entries) < MOST_PARTS:
             self.bind(made, made.entries, name, value)
-        elif key.constants and not key.operations and not key.things and MANY.constants != key.constants:
+        elif _is_told(key):
             for _, each in key.constants:  # one of these
                 held = made.entries.get(each)
                 self.bind(made, made.entries, each, value | (held.value if held is not None else EMPTY))
@@ -253,9 +253,10 @@ class Containers(Names):
 
     def _parts_of_several(self, value: Value) -> list[Value] | None:
         """Those of several tuples of one length."""
-        if value.operations or value.constants or not value.things:
+        if value.operations or len(value.things) + len(value.constants) < 2:
             return None
         told = [self.parts(thing(each)) for each in value.things]
+        told += [self.parts(constant(each)) if isinstance(each, tuple) else None for _, each in value.constants]
         if any(each is None for each in told) or len({len(each or ()) for each in told}) != 1:
             return None
         return [joined(each) for each in zip(*[each or [] for each in told], strict=True)]
@@ -294,6 +295,9 @@ class Containers(Names):
         else:
             self.read(container, name)
         if isinstance(container, Mapping):
+            one_of = [constant(each) for _, each in key.constants] if _is_told(key) else []
+            if len(one_of) > 1 and container.keys is EMPTY and container.anywhere is EMPTY:
+                return joined(self._entry(container, each, node, frame) for each in one_of)
             if name is not UNKNOWN and name in container.entries:
                 return self.current(container.entries[name].value) | (
                     EMPTY if container.keys is EMPTY else container.anywhere
@@ -458,6 +462,11 @@ class Containers(Names):
                 container.version += held != before
             else:
                 self._anywhere(container, value)
+
+
+def _is_told(key: Value) -> bool:
+    """Whether it is known which constants a key may be."""
+    return bool(key.constants) and not (key.operations or key.things) and key.constants != MANY.constants
 
 
 def _statements(loop: ast.For | ast.AsyncFor) -> Iterator[ast.stmt]:

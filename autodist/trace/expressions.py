@@ -99,13 +99,16 @@ class Expressions(Containers):
         known = folding.folded(op, left, right)
         if known is not UNKNOWN and not (self._counts() and type(known) in (int, float)):
             return constant(known)
+        if (texts := folding.folded_texts(op, left, right)) is not None:
+            return texts
         own = self._overloaded(folding.METHODS.get(type(op), ""), left, right, node, frame)
         if own is not None:
             return own
         if isinstance(op, (ast.Add, ast.Mult)) and (listed := self._lists(node, op, left, right, frame)) is not None:
             return listed
         if isinstance(op, ast.Mod) and isinstance(left.constant, str):
-            return self.record("builtins.str.format", node, frame, [left, right])
+            shown = [self.shown(each, node, frame) for each in self.parts(right) or [right]]
+            return self.record("builtins.str.format", node, frame, [left, *shown])
         return self.record("operator." + folding.NAMES[type(op)], node, frame, [left, right])
 
     def _counts(self) -> bool:

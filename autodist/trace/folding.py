@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autodist.program import UNKNOWN, Value
+from autodist.program import UNKNOWN, Value, constant, joined
 from autodist.trace.things import External
 
 NAMES: Mapping[type[ast.AST], str] = {
@@ -76,6 +76,18 @@ def folded(op: ast.AST, *given: Value) -> object:
     if isinstance(op, ast.NotIn):
         result = not result
     return result if isinstance(result, FOLDED) else UNKNOWN
+
+
+def folded_texts(op: ast.AST, left: Value, right: Value) -> Value | None:
+    """The texts that are made of some texts: `"x_" + split`"""
+    parts = [
+        [each for _, each in value.constants if isinstance(each, str)]
+        for value in (left, right)
+        if not (value.operations or value.things) and all(type_ is str for type_, _ in value.constants)
+    ]
+    if not isinstance(op, ast.Add) or len(parts) != 2:
+        return None
+    return joined(constant(one + other) for one in parts[0] for other in parts[1]) or None
 
 
 def _is_large(constant: object) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections.abc import Mapping
 
-from autodist.program import EMPTY, Value, constant
+from autodist.program import EMPTY, UNKNOWN, Value, constant, joined
 from autodist.project import absolute
+from autodist.project.chosen import imported
 from autodist.trace.machine import Machine
 from autodist.trace.things import External, Frame, LocalModule
 
@@ -110,6 +112,19 @@ class Names(Machine):
         for count in range(1, len(parts)):
             self._run_module(".".join(parts[:count]))
         return self._run_module(name)
+
+    def standard_import_module(
+        self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Mapping[str, Value]
+    ) -> Value:
+        """`importlib.import_module(args.model)`"""
+        told = inputs[0].constant if inputs else UNKNOWN
+        modules = self.project.modules, self.project.chosen
+        found = imported(node, told, frame.source, *modules) if isinstance(node, ast.Call) else []
+        return joined(self._module(each) for each in found) or self.record(
+            "importlib.import_module", node, frame, inputs, keywords
+        )
+
+    builtin___import__ = standard_import_module
 
     def _run_module(self, name: str) -> LocalModule | None:
         if name in self.modules:

@@ -226,6 +226,9 @@ class Statements(Expressions):
                 found |= self.item_of_object(each, constant(place), node, frame)
             else:
                 found |= self.element_of(each, node, frame)
+        for _, each in value.constants:
+            if isinstance(each, (tuple, str)) and -len(each) <= place < len(each):
+                found |= constant(each[place])
         if value.operations:
             found |= self.record("getitem", node, frame, [Value(value.operations), constant(place)], tag=place)
         return found
