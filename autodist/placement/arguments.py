@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from autodist import operations
 from autodist.placement.call import Call
-from autodist.program import UNKNOWN, Operation, Value
+from autodist.program import BATCH, FIELDS, UNKNOWN, Operation, Value
 from autodist.trace import things
 from autodist.trace.things import Sequence
 
@@ -68,6 +68,16 @@ def places(value: Value) -> Iterator[Value]:
         if isinstance(each, things.Heap):
             yield each.places
             yield each.keys if isinstance(each, things.Mapping) and each.entries else Value()
+
+
+def gives_several(operation: Operation, known: operations.Operation | None) -> bool:
+    """Whether an operation gives a tuple of tensors, and not one."""
+    if operation.name == "torch.autograd.grad":
+        return True
+    if known is None:
+        return operation.owner is not None and operation.name not in (BATCH, FIELDS)
+    along = known.short in SEVERAL and (len(operation.inputs) > 1 or bool(operation.keywords))
+    return along or known.cls == "sequence" or known.short in ("LSTMCell", "pad_packed_sequence")
 
 
 def is_zero(value: Value, within: int = 9) -> bool:

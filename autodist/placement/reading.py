@@ -118,14 +118,7 @@ class Reading:
         return not (tuples or batches) and over.axis == 0
 
     def _gives_several(self, operation: Operation) -> bool:
-        """Whether an operation gives a tuple of tensors, and not one."""
-        known = self._table.find(operation.name)
-        if operation.name == "torch.autograd.grad":
-            return True
-        if known is None:
-            return operation.owner is not None and operation.name not in SOURCES
-        along = known.short in arguments.SEVERAL and (len(operation.inputs) > 1 or bool(operation.keywords))
-        return along or known.cls == "sequence" or known.short in ("LSTMCell", "pad_packed_sequence")
+        return arguments.gives_several(operation, self._table.find(operation.name))
 
     def _are_alike(self, operation: Operation) -> bool:
         """Whether shapes are compared that all ranks find alike: they have as many samples of one as of another."""

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from autodist import operations
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
-from autodist.placement.arguments import begins_with_zero, keys_of
+from autodist.placement.arguments import begins_with_zero, gives_several, keys_of
 from autodist.placement.call import ROWS
 from autodist.placement.lattice import SUMMED
 from autodist.placement.placements import Placements
@@ -185,7 +185,10 @@ class Facts:
         """`x[0]`, `x[0, :3]`"""
         if operation.name != "getitem" or len(operation.inputs) < 2:
             return False
-        lying = self._placements.value(operation.inputs[0])
+        whole = operation.inputs[0]
+        if any(each.name == FIELDS or gives_several(each, self._table.find(each.name)) for each in whole.operations):
+            return False  # `scores.max(1)[0]`
+        lying = self._placements.value(whole)
         first = keys_of(operation.inputs[1])[0] if keys_of(operation.inputs[1]) else Value()
         return first.constant == 0 and type(first.constant) is int and lying == Shard(0)
 
