@@ -97,7 +97,8 @@ def _asking_for_writers(program: Program, run: Interpreter) -> Iterator[ast.If]:
             above = source.parents[node] if source is not None else None
             asked = source.parents[above] if source is not None and isinstance(above, ast.Compare) else above
             if isinstance(asked, ast.If) and asked.test in (node, above) and not asked.orelse:
-                yield asked
+                if not regions.asks_for_writer(asked.test, run):  # which is seen to where it is read
+                    yield asked
 
 
 def _ahead(cut: Cut, asking: Collection[ast.AST]) -> Cut:

@@ -54,7 +54,16 @@ class Libraries(Processes):
                 known: Value | None = handler(node, frame, list(inputs), keywords)
                 if known is not None:
                     return known
-        elif root in ("functools", "collections", "copy", "itertools", "contextlib", "operator", "dataclasses", "importlib"):
+        elif root in (
+            "functools",
+            "collections",
+            "copy",
+            "itertools",
+            "contextlib",
+            "operator",
+            "dataclasses",
+            "importlib",
+        ):
             handler = getattr(self, "standard_" + short, None)
             if handler is not None:
                 return handler(node, frame, list(inputs), keywords)  # type: ignore[no-any-return]

@@ -226,9 +226,6 @@ class Statements(Expressions):
                 found |= self.item_of_object(each, constant(place), node, frame)
             else:
                 found |= self.element_of(each, node, frame)
-        for _, each in value.constants:
-            if isinstance(each, (tuple, str)) and -len(each) <= place < len(each):
-                found |= constant(each[place])
         if value.operations:
             found |= self.record("getitem", node, frame, [Value(value.operations), constant(place)], tag=place)
         return found
@@ -423,7 +420,9 @@ class Statements(Expressions):
         parts = self.parts(over) or self.keys_of(over)
         if parts is None or not 0 < len(parts) <= UNROLLED or over.is_constant and not isinstance(over.constant, tuple):
             return None
-        return parts if any(each.things or isinstance(each.constant, str) for each in parts) else None
+        told = [each.constant if isinstance(each.constant, tuple) else (each.constant,) for each in parts]
+        words = any(isinstance(one, str) for each in told for one in each)
+        return parts if words or any(each.things for each in parts) else None
 
     @contextmanager
     def told_apart(self, number: object) -> Iterator[None]:

@@ -24,6 +24,12 @@ from autodist.solve.sources import sources
         (STEP + "print(accuracy(out, y).item())", ["mean accuracy(out, y).item()"]),
         (STEP + "print(out[1])\n", ["rows out"]),
         (STEP + "print(out[0], out[0].shape)\n", []),  # rank 0 has it
+        (STEP + "print(out.max(1)[0], loss.item())", ["rows out.max(1)[0]", "mean loss.item()"]),
+        (STEP + "meter.update(loss.item(), 1)\nprint('%s after %d' % (meter, 3))", ["mean self.total / self.n"]),
+        (
+            STEP + "value = loss.item()\n" + STEP + "history.append(value)\nprint(json.dumps(sorted(history)))",
+            ["mean loss.item()"],
+        ),
         (STEP + "print(out.max().item())", ["max out.max().item()"]),
         (STEP + "print(step, len(loader), x.shape[1])", []),
         (STEP + "history.append(loss.item())\njson.dump(history, open('h.json', 'w'))", ["mean loss.item()"]),

@@ -23,6 +23,14 @@ HEAD = (
         ("result = [1, 2, 3][-1]", {3}),
         ("result = {'a': 1, **{'b': 2}}['b']", {2}),
         ("names = ['a']\nnames.append('b')\nresult = names[1]", {"b"}),
+        ("for name, size in [('a', 1), ('b', 2)]:\n    pass\nresult = size", {2}),
+        ("for size, (name, _) in [(1, (2, 3)), (4, (5, 6))]:\n    pass\nresult = name", {2, 5}),
+        ("name = 'a' if flag else 'b'\nresult = 'x_' + name", {"x_a", "x_b"}),
+        (
+            "found = {}\nfor name in ('a', 'b'):\n    found['x_' + name] = 1\nfound['net'] = 2\nresult = found['net']",
+            {2},
+        ),
+        ("found = {'a': 1, 'b': 2, 'c': 3}\nresult = found['a' if flag else 'b']", {1, 2}),
         ("result = dict(a=1).get('b', 5)", {None, 5} - {None}),
         # operators and methods
         ("result = x + 1", {"operator.add"}),
