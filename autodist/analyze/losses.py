@@ -9,6 +9,7 @@ from functools import cache
 from typing import TypeGuard
 
 from autodist import collation
+from autodist.analyze.launched import is_distributed
 from autodist.analyze.reductions import rank_zero_statements
 from autodist.borrowed import departed
 from autodist.collation import Rows
@@ -114,7 +115,7 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
         if event.kind != "backward" or event.node in seen:
             continue
         seen.add(event.node)
-        if event.value.spread in (LOCAL, ROWS, Spread.COLUMNS):
+        if event.value.spread in (LOCAL, ROWS, Spread.COLUMNS) and not is_distributed(run):  # `check` sees to those
             yield Concern(
                 "AD602",
                 event.source,
@@ -169,7 +170,8 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
     learnt = learnt_from(run)
-    for node in [each for each in run.values if each in learnt and _rounds_share(each, run)][:1]:
+    rounded = [each for each in run.values if each in learnt and _rounds_share(each, run)]
+    for node in rounded[:1] if not is_distributed(run) else ():
         message = (
             f"{shortened(ast.unparse(node))} is rounded for each rank's share of a batch: together they come to "
             "another number of samples than one process; take a batch whose shares need no rounding"
