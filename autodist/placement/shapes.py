@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeAlias
 
 from autodist.operations import Operation
 from autodist.placement.call import Call
-from autodist.placement.layout import squeezed
+from autodist.placement.lattice import Shard
+from autodist.placement.layout import movedim, permute, squeezed, transpose
 
 Sizes: TypeAlias = tuple[int | None, ...] | None
 """A number for each axis, None where it is unknown; None where the number of axes is."""
 
 ALIKE = frozenset(
-    "same linear elementwise add multiply divide random_like fill_like scan sort permute transpose movedim index "
+    "same linear elementwise add multiply divide random_like fill_like scan sort index "
     "repeat_each batch_statistic sequence decomposition".split()
 )
 """The classes of operations whose results have as many axes as their largest operand."""
+MOVES = {"permute": permute, "transpose": transpose, "movedim": movedim}
 ONE = frozenset(["torch.Tensor.item", "builtins.float", "builtins.int", "builtins.len"])
 """What gives one number."""
 
@@ -91,6 +94,8 @@ def _moved(cls: str, call: Call, given: tuple[Sizes, ...]) -> Sizes:
         return (*first, None) if cls == "stack" else _inserted(first, call.axis)
     if cls == "select":
         return first[1:]
+    if cls in MOVES:
+        return _in_order(cls, call, first)
     if cls == "squeeze":
         gone = squeezed(call) if call.first.axes == len(first) else ()
         return tuple(each for at, each in enumerate(first) if at not in gone)
@@ -99,6 +104,19 @@ def _moved(cls: str, call: Call, given: tuple[Sizes, ...]) -> Sizes:
     if cls == "view_as":
         return given[1] if len(given) > 1 else None
     return first if cls == "concatenate" else None
+
+
+def _in_order(cls: str, call: Call, first: tuple[int | None, ...]) -> Sizes:
+    """The sizes of axes that change places."""
+    if call.first.axes != len(first):
+        return (None,) * len(first)
+    others = call.operands[1:]
+    moved = [
+        MOVES[cls](replace(call, operands=(replace(call.first, placement=Shard(at)), *others)))
+        for at in range(len(first))
+    ]
+    sizes = {each.axis: size for each, size in zip(moved, first, strict=True) if isinstance(each, Shard)}
+    return tuple(sizes.get(at) for at in range(len(first)))
 
 
 def _inserted(first: tuple[int | None, ...], axis: object) -> Sizes:

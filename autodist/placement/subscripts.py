@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
-from autodist.placement.arguments import keys_of
+from autodist.placement.arguments import is_whole, keys_of
 from autodist.placement.lattice import Each, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.shapes import Sizes
 from autodist.program import Value
@@ -62,7 +62,8 @@ def subscript(
             return PerRank("getitem", wrong), None
         if kept:
             shard = len(result) if axis == sharded else shard
-            result.append(None)
+            size_of = sizes[axis] if sizes is not None and axis < len(sizes) else None
+            result.append(size_of if size_of == 1 and not each.things or is_whole(each) else None)
         axis += 1
     found = (*result, *sizes[axis:]) if sizes is not None else None
     if not isinstance(placement, Shard):

@@ -99,6 +99,7 @@ class _Found(Batches):
             told = (size for each in training for size in batch_sizes(each))
             return self._sources(loaders, training=training, rows=keys(told))
         made = self.made_by_hand()
+        made = {each: told for each, told in made.items() if not each.region.without_gradients} or made
         if not made:
             return self._whole(0)
         rows = keys(size for told in made.values() for size in told)

@@ -39,6 +39,14 @@ MOST_AT_ONCE = 2
 Keywords = Map[str, Value]
 
 
+def _having(name: str, base: Value) -> list[Any]:
+    """The things whose method is called: where some classes of the project define it, not those that do not."""
+    things = ordered(base.things)
+    own = {each: each.cls for each in things if isinstance(each, Object) and each.cls is not None}
+    defined = {each: name in each.attributes or cls.find(name) is not None for each, cls in own.items()}
+    return [each for each in things if defined.get(each, True)] if any(defined.values()) else things
+
+
 class Calls(Attributes):
     """Call expressions."""
 
@@ -52,7 +60,7 @@ class Calls(Attributes):
             inputs, keywords = self._arguments(node, frame)
             return self.call(callee, node, frame, inputs, keywords)
         base = self.eval(func.value, frame)
-        callee = joined(self.attribute_of(each, func.attr, func, frame) for each in ordered(base.things))
+        callee = joined(self.attribute_of(each, func.attr, func, frame) for each in _having(func.attr, base))
         self.program.values[func] = self.program.at(func) | callee
         inputs, keywords = self._arguments(node, frame)
         result = self.call(callee, node, frame, inputs, keywords)

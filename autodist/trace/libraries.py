@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence as Row
 
 from autodist.program import DRAWN, EMPTY, MANY, UNKNOWN, Value, constant, held, joined
+from autodist.project.chosen import among
 from autodist.trace.calls import Keywords
 from autodist.trace.names import thing
 from autodist.trace.objects import ALIASES, is_class_like
@@ -301,7 +302,9 @@ class Libraries(Processes):
     def builtin_getattr(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         default = inputs[2] if len(inputs) > 2 else EMPTY
         names = [each for _, each in inputs[1].constants if isinstance(each, str)]
-        if names and not inputs[1].operations:
+        if inputs[1].operations:
+            names = among(node, node.args[1], frame.source.ancestors(node)) if isinstance(node, ast.Call) else []
+        if names:
             found = joined(self._told(inputs[0], name, node, frame) for name in names)
             return found if found is not EMPTY and not inputs[0].operations else found | default
         several = EMPTY

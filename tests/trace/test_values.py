@@ -32,6 +32,15 @@ HEAD = (
         ),
         ("found = {'a': 1, 'b': 2, 'c': 3}\nresult = found['a' if flag else 'b']", {1, 2}),
         ("result = dict(a=1).get('b', 5)", {None, 5} - {None}),
+        (
+            "kind = input()\nif kind in ['GRU', 'LSTM']:\n    result = getattr(nn, kind)(4, 2)(x)",
+            {"torch.nn.GRU", "torch.nn.LSTM"},
+        ),
+        (
+            "class A(nn.Module):\n    def begin(self):\n        return 1\nclass B(nn.Transformer):\n    pass\n"
+            "result = (A() if flag else B()).begin()",
+            {1},
+        ),
         # operators and methods
         ("result = x + 1", {"operator.add"}),
         ("result = -x", {"operator.neg"}),
