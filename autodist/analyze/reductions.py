@@ -80,7 +80,7 @@ def _of_training(run: Interpreter, program: Program) -> Iterator[Demand]:
             value = run.values.get(part, NOTHING)
             graph = value.models and value.spread is Spread.MEAN  # which gradients flow through
             if not graph and (user := users.get(part)) is not None:
-                yield Demand("loss", user, part)
+                yield Demand("data" if event.kind == "picks_data" else "loss", user, part)
 
 
 def _beside_gradients(node: ast.expr) -> Iterator[ast.expr]:

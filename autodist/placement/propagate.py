@@ -396,7 +396,8 @@ class _Propagation(InPlace):
             if known.cls == "add" and self._is_only_begun(value):
                 continue
             size = self._found.size(value)
-            if size and value.things and not value.operations and known.cls in ("stack", "concatenate"):
+            listed = known.cls in ("stack", "concatenate") or arguments.listed(operation, known)
+            if size and value.things and not value.operations and listed:
                 size = size[1:]  # of what is listed
             if size is None and call.equation and "..." not in call.equation and known.cls == "contraction":
                 size = (None,) * len(call.equation.split("->")[0].split(",")[place].strip())
