@@ -6,16 +6,17 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from autodist import naming, regions
 from autodist.analyze.launched import is_distributed
-from autodist.interpreter import Event, Interpreter, Plan, Runs, once_a_run
+from autodist.analyze.losses import amplified
+from autodist.interpreter import Event, Interpreter, Plan, Runs
+from autodist.naming import rank_zero_statements
 from autodist.origins import learnt_from
 from autodist.placement import Partial, Placement, Replicate, Shard
 from autodist.placement.call import ROWS
 from autodist.placement.plan import Plan as Lying
 from autodist.program import Operation, Program
 from autodist.rule import Severity
-from autodist.script import Concern, Reduction, Site
+from autodist.script import Concern, Reduction
 from autodist.solve.alone import Alone
 from autodist.solve.cuts import made_global, solved
 from autodist.solve.demands import Demand
@@ -109,7 +110,8 @@ def _lying(program: Program, run: Interpreter, given: Sources, plan: Plan, nodes
     """What placements are propagated from, where some expressions are global already, and losses are weighed."""
     weighed = {op: Partial("mean", ROWS) for node in plan.weighed for op in program.at(node).operations}
     known = {op: found for event in run.of("backward") for op, found in _losses(event, program)}
-    lying = replace(given.plan, placed={**given.plan.placed, **weighed}, losses=known)
+    divided = {op: Shard(given.axis) for site in amplified(run)[0] for op in program.at(site.node).operations}
+    lying = replace(given.plan, placed={**given.plan.placed, **weighed, **divided}, losses=known)
     source, region = program.operations[0].source, program.operations[0].region
     demand = Demand("state", program.operations[0])
 
@@ -118,7 +120,7 @@ def _lying(program: Program, run: Interpreter, given: Sources, plan: Plan, nodes
 
     told = [each for each in plan.batches if not any(isinstance(one, Object) for one in program.at(each).things)]
     if told:  # of which a rank takes its rows where the step is given them, and not where they are made
-        lying = made_global(at(told), program, replace(lying, placed=weighed), Shard(given.axis))
+        lying = made_global(at(told), program, replace(lying, placed=weighed | divided), Shard(given.axis))
     return made_global(at(nodes), program, lying)
 
 
@@ -177,14 +179,6 @@ def spread_of(placement: Placement) -> Spread:
     if is_sum(placement):
         return Spread.COUNT if is_number_of_samples(placement) else Spread.SUM
     return Spread.LOCAL
-
-
-@once_a_run
-def rank_zero_statements(run: Interpreter) -> list[Site]:
-    """The statements that rank 0 alone will run."""
-    prepared, alone = regions.preparations(run)
-    writes = regions.writes(run, frozenset(site.node for site in (*prepared, *alone)), naming.folders_apart(run))[0]
-    return [*alone, *writes]
 
 
 def filled_up(reductions: Iterable[Reduction]) -> Iterator[Concern]:
