@@ -153,7 +153,7 @@ class Facts:
             and isinstance(placement, Shard)
             and not self._steps.is_of_module(user)
         )
-        if user in self.learnt and flows or trained:
+        if user in self.learnt and flows or trained or user.name == "torch.autograd.grad":
             return PerRank(user.name, LEARNT)
         if isinstance(placement, Each) or self._placements.sample_loops & around(user).loops:
             return PerRank(user.name, ONE_BY_ONE)
@@ -185,7 +185,8 @@ class Facts:
             return False
         lying = self._placements.value(operation.inputs[0])
         first = keys_of(operation.inputs[1])[0] if keys_of(operation.inputs[1]) else Value()
-        return first.constant == 0 and type(first.constant) is int and lying == Shard(0)
+        of_tuple = isinstance(self.lies(operation), Shard)  # `torch.autograd.grad(loss, x)[0]`
+        return first.constant == 0 and type(first.constant) is int and lying == Shard(0) and not of_tuple
 
     def apart_above(self, value: Value) -> set[Operation]:
         """What ranks have apart of what a value is computed from."""
