@@ -14,7 +14,7 @@ from autodist.origins import learnt_from
 from autodist.placement import Partial, Placement, Replicate, Shard
 from autodist.placement.call import ROWS
 from autodist.placement.plan import Plan as Lying
-from autodist.program import Operation, Program
+from autodist.program import Operation, Program, held
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction
 from autodist.solve.alone import Alone
@@ -120,7 +120,10 @@ def _lying(program: Program, run: Interpreter, given: Sources, plan: Plan, nodes
 
     told = [each for each in plan.batches if not any(isinstance(one, Object) for one in program.at(each).things)]
     if told:  # of which a rank takes its rows where the step is given them, and not where they are made
-        lying = made_global(at(told), program, replace(lying, placed=weighed | divided), Shard(given.axis))
+        shard = Shard(given.axis)
+        tuples = [each for each in told if not program.at(each).operations]  # `x, y = next(batches)`
+        handed = {op: shard for each in tuples for op in held(program.at(each)) if op.is_tensor}
+        lying = made_global(at(told), program, replace(lying, placed=weighed | divided | handed), shard)
     return made_global(at(nodes), program, lying)
 
 
