@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist import regions
-from autodist.interpreter import Event, Interpreter
+from autodist.interpreter import Event, Interpreter, once_a_run
 from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import Source
@@ -97,3 +97,11 @@ def _whole(source: Source, node: ast.expr) -> ast.expr:
         if all(isinstance(each, ast.Constant) for each in (*called.args, *(k.value for k in called.keywords))):
             return _whole(source, called)
     return node
+
+
+@once_a_run
+def rank_zero_statements(run: Interpreter) -> list[Site]:
+    """The statements that rank 0 alone will run."""
+    prepared, alone = regions.preparations(run)
+    writes = regions.writes(run, frozenset(site.node for site in (*prepared, *alone)), folders_apart(run))[0]
+    return [*alone, *writes]

@@ -23,7 +23,7 @@ from autodist.analyze.launched import is_distributed, seeds_by_rank
 from autodist.analyze.losses import whole_losses, without_sums
 from autodist.analyze.modules import uncovered
 from autodist.analyze.picked import steps_on_parts
-from autodist.analyze.reductions import rank_zero_statements, reduced
+from autodist.analyze.reductions import reduced
 from autodist.analyze.refusals import in_batch_negatives, refusals_of, unfinished, unshared_output
 from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Strategy
@@ -32,6 +32,7 @@ from autodist.interpreter import Event, Interpreter, Plan, Runs, Unfinished
 from autodist.losses import batchwise, by_turn, pairing, scaling, untaken, weighing, wholes
 from autodist.losses.terms import terms
 from autodist.models import leaves, moved_too_late, placed_when_wrapped, trained_models, wrap_plan
+from autodist.naming import rank_zero_statements
 from autodist.origins import roots
 from autodist.project import Project
 from autodist.rule import Severity

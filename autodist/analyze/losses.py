@@ -10,12 +10,12 @@ from typing import TypeGuard
 
 from autodist import collation
 from autodist.analyze.launched import is_distributed
-from autodist.analyze.reductions import rank_zero_statements
 from autodist.borrowed import departed
 from autodist.collation import Rows
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.losses import batchwise, pairing, row_numbers, scaling, weighing
 from autodist.losses.own_gradients import OwnGradient, is_of, own_gradients
+from autodist.naming import rank_zero_statements
 from autodist.origins import learnt_from, upstream
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site, TrainingScript, Weighed

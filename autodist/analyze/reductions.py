@@ -6,14 +6,16 @@ import ast
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from autodist import naming, regions
+from autodist import regions
 from autodist.analyze.launched import is_distributed
-from autodist.interpreter import Event, Interpreter, Plan, Runs, once_a_run
+from autodist.analyze.losses import amplified
+from autodist.interpreter import Event, Interpreter, Plan, Runs
+from autodist.naming import rank_zero_statements
 from autodist.origins import learnt_from
 from autodist.placement import Partial, Placement, Replicate, Shard
 from autodist.placement.call import ROWS
 from autodist.placement.plan import Plan as Lying
-from autodist.program import Operation, Program, closure
+from autodist.program import Operation, Program, closure, held
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site
 from autodist.solve.alone import Alone
@@ -81,7 +83,7 @@ def _of_training(run: Interpreter, program: Program) -> Iterator[Demand]:
             value = run.values.get(part, NOTHING)
             graph = value.models and value.spread is Spread.MEAN  # which gradients flow through
             if not graph and (user := users.get(part)) is not None:
-                yield Demand("loss", user, part)
+                yield Demand("data" if event.kind == "picks_data" else "loss", user, part)
 
 
 def _asking_for_writers(program: Program, run: Interpreter) -> Iterator[ast.If]:
@@ -133,7 +135,8 @@ def _lying(program: Program, run: Interpreter, given: Sources, plan: Plan, nodes
     """What placements are propagated from, where some expressions are global already, and losses are weighed."""
     weighed = {op: Partial("mean", ROWS) for node in plan.weighed for op in program.at(node).operations}
     known = {op: found for event in run.of("backward") for op, found in _losses(event, program)}
-    lying = replace(given.plan, placed={**given.plan.placed, **weighed}, losses=known)
+    divided = {op: Shard(given.axis) for site in amplified(run)[0] for op in program.at(site.node).operations}
+    lying = replace(given.plan, placed={**given.plan.placed, **weighed, **divided}, losses=known)
     source, region = program.operations[0].source, program.operations[0].region
     demand = Demand("state", program.operations[0])
 
@@ -142,7 +145,10 @@ def _lying(program: Program, run: Interpreter, given: Sources, plan: Plan, nodes
 
     told = [each for each in plan.batches if not any(isinstance(one, Object) for one in program.at(each).things)]
     if told:  # of which a rank takes its rows where the step is given them, and not where they are made
-        lying = made_global(at(told), program, replace(lying, placed=weighed), Shard(given.axis))
+        shard = Shard(given.axis)
+        tuples = [each for each in told if not program.at(each).operations]  # `x, y = next(batches)`
+        handed = {op: shard for each in tuples for op in held(program.at(each)) if op.is_tensor}
+        lying = made_global(at(told), program, replace(lying, placed=weighed | divided | handed), shard)
     return made_global(at(nodes), program, lying)
 
 
@@ -201,14 +207,6 @@ def spread_of(placement: Placement) -> Spread:
     if is_sum(placement):
         return Spread.COUNT if is_number_of_samples(placement) else Spread.SUM
     return Spread.LOCAL
-
-
-@once_a_run
-def rank_zero_statements(run: Interpreter) -> list[Site]:
-    """The statements that rank 0 alone will run."""
-    prepared, alone = regions.preparations(run)
-    writes = regions.writes(run, frozenset(site.node for site in (*prepared, *alone)), naming.folders_apart(run))[0]
-    return [*alone, *writes]
 
 
 def filled_up(reductions: Iterable[Reduction]) -> Iterator[Concern]:

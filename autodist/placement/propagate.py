@@ -239,15 +239,16 @@ class _Propagation(InPlace):
     def _gradient(self, operation: Operation, of: Value, by: Value | None) -> tuple[Placement | None, Sizes]:
         """The gradients of a loss with regard to samples: those of a mean over a rank's are N times as large."""
         loss, by = self._operand(of), by or Value()
-        placement = self._operand(by)
+        placement, sizes = self._operand(by), self._found.size(by)
+        sizes = sizes[1:] if sizes and by.things and not by.operations else sizes  # of each of a list
         if loss is None or placement is None:
             return None, None
         if isinstance(placement, Shard) and isinstance(loss, Partial) and loss.reduce in ("sum", "mean"):
-            return times(placement, loss.exponent + (loss.reduce == "mean")), self._found.size(by)
+            return times(placement, loss.exponent + (loss.reduce == "mean")), sizes
         if isinstance(placement, Shard) and isinstance(loss, Shard):
-            return placement, self._found.size(by)
+            return placement, sizes
         if isinstance(placement, Replicate) and isinstance(loss, Partial):
-            return loss, self._found.size(by)
+            return loss, sizes
         return (
             loss if isinstance(loss, (PerRank, Replicate)) else PerRank(operation.name, "of no loss over samples")
         ), None
@@ -398,7 +399,8 @@ class _Propagation(InPlace):
             if known.cls == "add" and self._is_only_begun(value):
                 continue
             size = self._found.size(value)
-            if size and value.things and not value.operations and known.cls in ("stack", "concatenate"):
+            listed = known.cls in ("stack", "concatenate") or arguments.listed(operation, known)
+            if size and value.things and not value.operations and listed:
                 size = size[1:]  # of what is listed
             if size is None and call.equation and "..." not in call.equation and known.cls == "contraction":
                 size = (None,) * len(call.equation.split("->")[0].split(",")[place].strip())

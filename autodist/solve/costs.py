@@ -95,6 +95,7 @@ class _Uses:
         if not read or not makers or not isinstance(made, ast.expr):
             return None
         trained = all(each.demand.kind == "loss" and not is_number_of_samples(each.placement) for each in group)
+        trained = trained and self._learnt.isdisjoint(makers)  # whose gradients are those of a rank's own
         if trained and not any(isinstance(self._placements.of.get(user), Each) for user in self._users(makers)):
             return replace(group[0], node=made, region=makers[0].region, source=makers[0].source)
         if not all(self._may_be_global(each, {cut.node for cut in group}) for each in makers):

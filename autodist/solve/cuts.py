@@ -13,7 +13,7 @@ from autodist.placement.call import ROWS
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
-from autodist.program import Operation, Program, Region, Value, held, joined
+from autodist.program import Operation, Program, Region, Value, closure, held, joined
 from autodist.solve.alone import Alone
 from autodist.solve.costs import cheapest
 from autodist.solve.demands import Demand, demands
@@ -263,7 +263,8 @@ def as_reported(program: Program, plan: Plan, catalog: Catalog, before: Placemen
     """How values lie where they are shown: losses that relate the samples of a batch are seen to apart, and then are
     means like others."""
     placements = propagate(program, plan, catalog=catalog, before=before)
-    losses = (each for effect in program.of("backward") for each in held(joined(effect.operation.inputs[:1])))
+    ends = {each for effect in program.of("backward") for each in held(joined(effect.operation.inputs[:1]))}
+    losses = closure(ends, lambda each: _multiplied(each, placements))
     lost = (each for each in losses if _is_otherwise(placements.of.get(each), plan.losses.get(each)))
     mixed = {each: plan.losses.get(each, Partial("mean", ROWS)) for each in lost}
     if not mixed:
@@ -271,6 +272,16 @@ def as_reported(program: Program, plan: Plan, catalog: Catalog, before: Placemen
     found = propagate(program, replace(plan, placed={**plan.placed, **mixed}), catalog=catalog, before=placements)
     found.mixed = frozenset(mixed)
     return found
+
+
+def _multiplied(operation: Operation, placements: Placements) -> Iterator[Operation]:
+    """The loss of which another one is a multiple: `loss / 4`, `scaler.scale(loss)`"""
+    known = operations.load().find(operation.name)
+    scaled = "scaler" in getattr(operation.owner, "roles", ())
+    given = [each for value in operation.operands for each in value.operations]
+    apart = [each for each in given if placements.of.get(each, Replicate()) != Replicate()]
+    if len(apart) == 1 and (scaled or known is not None and known.cls in ("same", "linear", "multiply", "divide")):
+        yield from apart if known is None or known.cls != "divide" or apart[0] in operation.inputs[0].operations else ()
 
 
 def _is_otherwise(lying: Placement | None, known: Placement | None) -> bool:

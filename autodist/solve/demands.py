@@ -10,7 +10,7 @@ from autodist.operations import Table
 from autodist.program import BATCH, CHOSEN, Operation, Program
 from autodist.solve.alone import Alone
 
-INNER = frozenset("recursion callback yield iterate getitem setitem sample".split())
+INNER = frozenset("recursion callback yield iterate range.index getitem setitem sample".split())
 """Operations of the graph itself."""
 KINDS = {"scheduler.step": "schedule", "test": "test", "closure": "answer"}
 SHOWN = frozenset("print log write tracker save".split())

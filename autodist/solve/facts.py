@@ -81,17 +81,18 @@ class Facts:
     def kept(self) -> list[Operation]:
         """What steps keep for later ones, which compute their losses from it, or is put into what is trained: as a sum
         or mean over a rank's samples, or otherwise different on each rank."""
-        kept = {each for each in self.carried if not self._steps.follows_gradients(each)}
-        kept |= {each for each in self._steps.begun if self._has_samples(each)}
+        kept = {each for each in self.carried if not self._steps.follows_gradients(each)} | {*self._steps.begun}
         kept = {each for each in kept if self.barred(each.node, each.source) is None}
         found = (each for each in kept if isinstance(self.lies(each), (Partial, PerRank, Each)))
-        return sorted(found, key=lambda op: op.number)
+        return sorted(filter(self._has_samples, found), key=lambda op: op.number)
 
     def _has_samples(self, operation: Operation) -> bool:
         """Whether it is computed from batches, and not from a tensor that is as long as one by chance."""
-        placed = self._placements.plan.placed if self._placements.plan is not None else {}
-        computed = closure(all_held([*operation.operands][1:]), given)
-        return any(each.name in (BATCH, FIELDS, SAMPLE) or each in placed for each in computed)
+        plan = self._placements.plan
+        shared = {*plan.placed, *plan.taken} if plan is not None else set()
+        changing = operation in self._steps.begun
+        computed = closure(all_held([*operation.operands][changing:]), given)
+        return any(each.name in (BATCH, FIELDS, SAMPLE) or each in shared for each in (operation, *computed))
 
     def is_trained_on(self, node: ast.AST) -> bool:
         """Whether losses are computed from what an expression evaluates to."""
@@ -153,7 +154,7 @@ class Facts:
             and isinstance(placement, Shard)
             and not self._steps.is_of_module(user)
         )
-        if user in self.learnt and flows or trained:
+        if user in self.learnt and flows or trained or user.name == "torch.autograd.grad":
             return PerRank(user.name, LEARNT)
         if isinstance(placement, Each) or self._placements.sample_loops & around(user).loops:
             return PerRank(user.name, ONE_BY_ONE)
@@ -190,7 +191,8 @@ class Facts:
             return False  # `scores.max(1)[0]`
         lying = self._placements.value(whole)
         first = keys_of(operation.inputs[1])[0] if keys_of(operation.inputs[1]) else Value()
-        return first.constant == 0 and type(first.constant) is int and lying == Shard(0)
+        of_tuple = isinstance(self.lies(operation), Shard)  # `torch.autograd.grad(loss, x)[0]`
+        return first.constant == 0 and type(first.constant) is int and lying == Shard(0) and not of_tuple
 
     def apart_above(self, value: Value) -> set[Operation]:
         """What ranks have apart of what a value is computed from."""

@@ -34,6 +34,8 @@ OBJECTS = frozenset(
 TENSORS = frozenset(
     "Tensor Variable FloatTensor DoubleTensor LongTensor HalfTensor IntTensor BoolTensor ByteTensor Size".split()
 )
+OF_CHECKPOINTS = frozenset("use_reentrant preserve_rng_state context_fn determinism_check debug early_stop".split())
+"""What `torch.utils.checkpoint.checkpoint` does not hand on."""
 BASES = {
     "torch.optim.Optimizer": "optimizer",
     "torch.optim.optimizer.Optimizer": "optimizer",
@@ -77,6 +79,8 @@ class Libraries(Processes):
             return self.sequence(node, [inputs[0]] * len(lengths)) if lengths else self.sequence(node, None, inputs[0])
         self.started(name, node, frame, inputs, keywords)
         roles = self.catalog.roles(name)
+        if "applies" in roles and (applied := self._applied(name, node, frame, inputs, keywords)):
+            return applied
         if roles & OBJECTS or is_class_like(name) and short not in TENSORS and root not in ("torch.nn.parameter",):
             if short != "Parameter" and not (root == "builtins" or "print" in roles):
                 return thing(self.library_object(name, roles, node, frame, inputs, keywords))
@@ -95,6 +99,12 @@ class Libraries(Processes):
         if "out" in keywords:
             self.change_viewed(keywords["out"], result, node, frame)
         return result
+
+    def _applied(self, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
+        """`checkpoint(block, x)` is `block(x)`."""
+        given = inputs[2:] if name.endswith("_sequential") else inputs[1:]
+        passed = {key: value for key, value in keywords.items() if key not in OF_CHECKPOINTS}
+        return self.call(inputs[0], node, frame, given, passed) if inputs else EMPTY
 
     # Python's own
 

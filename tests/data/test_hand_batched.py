@@ -10,6 +10,7 @@ import pytest
 from autodist.config import Config, Strategy
 from autodist.convert import convert
 from autodist.project import Project
+from autodist.verify.launch import Zygote
 
 START = """
 import numpy as np
@@ -223,16 +224,28 @@ def test_the_numbers_of_one_sample_are_no_rows(lines: str, tmp_path: Path) -> No
     assert "AD902" in said and "get_rank()" not in text
 
 
-def test_a_draw_by_what_a_rank_has_changed_is_refused(tmp_path: Path) -> None:
-    """Losses of the samples that say how often each is drawn: a rank knows only its own."""
+@pytest.mark.parametrize(
+    "learnt",
+    [
+        "weights[idx] += each.detach()",
+        "weights[idx[0]] = each[0].detach()",
+        "weights[int(each.argmax())] += 1",
+        "weights = weights * (1 + each.detach().mean())",
+        "weights[idx] = 0.9 * weights[idx] + 0.1 * each.detach()",
+        "with torch.no_grad():\n        weights.index_add_(0, idx, each)",
+    ],
+)
+def test_draws_by_what_steps_have_learnt(learnt: str, tmp_path: Path, zygote: Zygote) -> None:
+    """Losses of the samples that say how often each is drawn: all ranks keep those of all."""
     lines = (
         "weights, net = torch.rand(96), nn.Linear(6, 2)\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
         "for step in range(20):\n    idx = torch.multinomial(weights, 16)\n"
         "    each = F.cross_entropy(net(x[idx]), y[idx], reduction='none')\n"
-        "    weights[idx] += each.detach()\n    loss = each.mean()"
+        f"    {learnt}\n    loss = each.mean()"
     )
-    text, said = converted(tmp_path, lines)
-    assert "draws by weights" in said and "get_rank()" not in text
+    before = "import torch\ntorch.manual_seed(0)\n" + START + lines + STEP
+    assert "draw" not in conftest.converted(tmp_path, before)[1]
+    assert conftest.differences(tmp_path, zygote, before) is None
 
 
 STORED = """

@@ -101,6 +101,7 @@ WHOLE_ANYWAY = [
     "for p in model.parameters(): p.data -= 0.01 * p.data.sign()",
     "model.gain.grad.mul_(torch.tril(torch.ones_like(model.gain.grad)))",
     "model.gain.data.mul_(torch.ones(8).sum())",
+    "model.gain.data.clamp_(max=torch.ones(8).sum().item())",
     "import copy; old = copy.deepcopy([p.data for p in model.parameters()])",
     "with torch.no_grad(): model.stem.weight.grad *= model.stem.weight.abs() > 0.1",
     "shapes = {k: tuple(v.shape) for k, v in model.state_dict().items()}",

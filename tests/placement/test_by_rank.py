@@ -6,7 +6,9 @@ from pathlib import Path
 from textwrap import indent
 
 import pytest
-from conftest import Autodist, converted
+from conftest import Autodist, converted, differences
+
+from autodist.verify.launch import Zygote
 
 HEAD = """\
 import itertools
@@ -205,6 +207,20 @@ def test_gradients_with_regard_to_samples(tmp_path: Path, step: str, changed: st
     """Of a mean over a rank's share they are as many times as large as there are ranks."""
     code, _ = said(tmp_path, f"x.requires_grad_()\n{step}\nloss = F.cross_entropy(model(x.detach()), y)")
     assert changed in code
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "g, = torch.autograd.grad(inner, [x])\nprint(g.norm())\nloss = F.cross_entropy(model(x + g.detach()), y)",
+        "g = torch.autograd.grad(inner, x)[0]\nprint(g.abs().max())\nloss = F.cross_entropy(model(x + g.sign()), y)",
+        "g = torch.autograd.grad(inner, x, create_graph=True)[0]\nprint(g[0])\nloss = inner + g.pow(2).sum(1).mean()",
+        "g = torch.autograd.grad(inner, x)[0]\nx = (x + g).detach()\nprint(x)\nloss = F.cross_entropy(model(x), y)",
+    ],
+)
+def test_what_is_made_and_shown_of_gradients_of_samples(tmp_path: Path, zygote: Zygote, step: str) -> None:
+    step = f"x.requires_grad_()\ninner = F.cross_entropy(model(x), y)\n{step}"
+    assert differences(tmp_path, zygote, script(step)) is None
 
 
 @pytest.mark.parametrize(

@@ -344,6 +344,23 @@ LEARNT = {
         "each.mean()",
         "for k, v in zip(n.tolist(), each.tolist()):\n    scores[k] = v",
     ),
+    "which samples come next, of a dict": (
+        "scores = {}",
+        "each.mean()",
+        "scores.update({k: v for k, v in zip(n.tolist(), each.tolist())})",
+    ),
+    "which samples come next, of an array": ("scores = np.zeros(64)", "each.mean()", "scores[n] = each.detach().numpy()"),
+    "which samples come next, of a tensor": (
+        "scores = torch.zeros(64)",
+        "each.mean()",
+        "losses = each.detach().cpu()\nscores[n] = 0.5 * scores[n] + losses",
+    ),
+}
+NEXT = {
+    "": "torch.tensor(scores).argsort()[:32].tolist()",
+    ", of a dict": "sorted(scores, key=scores.get)[:32]",
+    ", of an array": "np.argsort(scores)[:32].tolist()",
+    ", of a tensor": "[k for k in range(64) if scores[k] < scores.median()][:32]",
 }
 
 
@@ -352,10 +369,11 @@ def test_what_steps_learn_from_later(tmp_path: Path, zygote: Zygote, case: str) 
     begin, loss, body = LEARNT[case]
     shown = {
         "a history": "print(past[:, : epoch + 1].std(1).mean() if epoch else 0, past.sum())",
-        "which samples come next": (
-            "order = torch.tensor(scores).argsort()[:32]\n"
-            "loader = DataLoader(Subset(loader.dataset, order.tolist()), batch_size=8, shuffle=True)"
-        ),
+    } | {
+        f"which samples come next{kind}": (
+            f"order = {order}\nloader = DataLoader(Subset(loader.dataset, order), batch_size=8, shuffle=True)"
+        )
+        for kind, order in NEXT.items()
     }
     before = SCRIPT.format(begin="    pass", body=textwrap.indent(body, " " * 8), shown="    print(loss.item())\n")
     before = before.replace("    print(loss.item())\n", textwrap.indent(shown.get(case, "print(loss.item())"), " " * 4))
@@ -363,5 +381,5 @@ def test_what_steps_learn_from_later(tmp_path: Path, zygote: Zygote, case: str) 
     each = 'each = nn.functional.cross_entropy(out, b, reduction="none")'
     before = before.replace("loss = nn.functional.cross_entropy(out, b)", f"{each}\n        loss = {loss}")
     before = before.replace("DataLoader, TensorDataset", "DataLoader, Subset, TensorDataset, WeightedRandomSampler", 1)
-    assert "[gather_rows(n)" in conftest.converted(tmp_path, before)[0] or case == "which samples come next"
+    assert "[gather_rows(n)" in conftest.converted(tmp_path, before)[0] or case.startswith("which samples come next")
     assert conftest.differences(tmp_path, zygote, before) is None

@@ -7,6 +7,8 @@ from pathlib import Path
 import conftest
 import pytest
 
+from autodist.verify.launch import Zygote
+
 SCRIPT = """\
 import torch
 from torch import nn
@@ -45,13 +47,17 @@ def test_what_no_reduction_gives_is_named(tmp_path: Path, shifted: str) -> None:
     ("shifted", "expected"),
     [
         ("x = x + x.mean(0)", "x = x + reduce_mean(x.mean(0))"),
-        ("x = x + 0.1 * x.mean(0)", "SumOverRanks.apply(x.mean(0)) / dist.get_world_size()"),
+        ("x = x + 0.1 * x.mean(0)", "x = x + reduce_mean(0.1 * x.mean(0))"),
+        ("h = model(x)\n    x = x + 0.1 * h.mean(0)", "SumOverRanks.apply(h.mean(0)) / dist.get_world_size()"),
+        ("h = model(x)\n    x = x + 0.1 * h.detach().mean(0)", "x = x + reduce_mean(0.1 * h.detach().mean(0))"),
         ("x = x + (x.max() - x.min())", "(reduce_max(x.max()) - reduce_min(x.min()))"),
     ],
 )
-def test_means_and_extremes_are_those_of_all_ranks(tmp_path: Path, shifted: str, expected: str) -> None:
-    after, said = conftest.converted(tmp_path, SCRIPT.format(shifted=shifted, weighed="pass"))
+def test_means_and_extremes_are_those_of_all_ranks(tmp_path: Path, shifted: str, expected: str, zygote: Zygote) -> None:
+    before = SCRIPT.format(shifted=shifted, weighed="pass")
+    after, said = conftest.converted(tmp_path, before)
     assert expected in after and "AD602" not in said, after
+    assert conftest.differences(tmp_path, zygote, f"import torch\ntorch.manual_seed(0)\n{before}") is None
 
 
 @pytest.mark.parametrize("shifted", ["x = x + x.std(1, keepdim=True)", "x = x + x.mean(1, keepdim=True)"])

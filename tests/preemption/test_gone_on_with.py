@@ -159,7 +159,7 @@ COUNTED = {
     "for label in y.tolist():\n                matrix[label] += 1": ("matrix", "own"),
     "smooth = 0.9 * smooth + 0.1 * loss.item()": ("smooth", "mean"),
     "seen.append(len(seen))": ("seen", "same"),
-    "means.append(loss.item())": ("means", "same"),  # reduced there
+    "means.append(loss.item())": ("means", "mean"),  # of each step, as nobody is shown them
     "worst = max(worst, loss.item())": ("worst", "own"),
 }
 

@@ -85,6 +85,8 @@ CHECKPOINTED = "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)
         ("x.size()", "block(x)", SCALED),
         ("x.shape", CHECKPOINTED, PLAIN),
         ("x.shape", CHECKPOINTED.replace("block,", "lambda h, block=block: block(h),"), SCALED),
+        ("x.shape", CHECKPOINTED.replace("block,", "block.forward,"), "(loss / 2).backward(); optimizer.step()"),
+        ("x.shape", CHECKPOINTED.replace("block,", "lambda h: block(h),"), "(2 * loss).backward(); optimizer.step()"),
     ],
 )
 def test_ranks_take_their_rows(tmp_path: Path, sizes: str, block: str, step: str) -> None:

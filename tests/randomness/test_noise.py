@@ -281,6 +281,7 @@ def test_an_order_that_a_sampler_of_torch_draws(tmp_path: Path, place: str) -> N
     [
         ("order = [np.random.permutation(4) for _ in range(x.shape[0])]", True),
         ("order = [np.random.permutation(4) for _ in x]", True),
+        ("order = []\n    for _ in range(len(x)):\n        order.append(np.random.permutation(4))", True),
         ("order = [np.random.permutation(4)] * len(x)", False),
     ],
 )
