@@ -58,9 +58,8 @@ class Loops(Stores):
         taken = node.iter in self.plan.turns
         by_row, certain = taken or self._goes_row_by_row(node.iter), taken or self._goes_along_tensors(node.iter)
         certain = certain or by_row and self._numbers_rows(node.iter, node.target, node.body, scope)
-        if not by_row and (shared := self._goes_through_batches(node, scope)):
-            by_row = certain = all(shared)
-            (self.batch_loops if by_row else self.whole_loops).add(node.iter)
+        if not by_row and self._goes_through_batches(node.iter, node.target, node.body, scope):
+            by_row = certain = True
         loop = Loop(node, scope.source, scope, function, by_row, certain)
         parts = None if taken else self._unrolled(iterable) or self._numbered_phases(node.iter)
         self.counted_loops.discard(node.iter)
@@ -118,21 +117,24 @@ class Loops(Stores):
             return False
         return not value.models or self.gives_tensor(over, value)  # a model may give several outputs
 
-    def _goes_through_batches(self, loop: ast.For | ast.AsyncFor, scope: Scope) -> list[bool]:
-        """Of the tensors of which a loop takes as many samples as the loader is told, whether they are a rank's share:
+    def _goes_through_batches(self, over: ast.expr, target: ast.expr, body: Iterable[ast.AST], scope: Scope) -> bool:
+        """Whether a loop that takes as many samples as the loader is told takes those of tensors of a rank's share:
         `for i in range(batch_size): loss += criterion(out[i], y[i])`."""
-        over, found = loop.iter, list[bool]()
-        ranges = isinstance(over, ast.Call) and last_part(over.func) == "range" and len(over.args) == 1
-        if not ranges or not isinstance(over, ast.Call) or not isinstance(loop.target, ast.Name):
-            return []
-        told = last_part(over.args[0]) if isinstance(over.args[0], (ast.Name, ast.Attribute)) else ""
-        for _, held in _indexed_by(loop.target, loop.body, scope):
+        shared = list[bool]()
+        ranges = isinstance(over, ast.Call) and last_part(over.func) == "range"
+        if not ranges or not isinstance(over, ast.Call) or not over.args or not isinstance(target, ast.Name):
+            return False
+        from_zero = [getattr(each, "value", None) for each in over.args[:-1]] in ([], [0])
+        told = last_part(over.args[-1]) if isinstance(over.args[-1], (ast.Name, ast.Attribute)) and from_zero else ""
+        for _, held in _indexed_by(target, body, scope):
             loaders = [t for t in held.origins if isinstance(t, Object) and "loader" in t.roles]
             sizes = [argument(t.node, "batch_size", 1) for t in loaders if isinstance(t.node, ast.Call)]
             sizes += [t.size for t in held.origins if isinstance(t, Draw) and self.plan.shares(t.node)]
             if told and not held.things and told in map(last_part, filter(None, sizes)):
-                found.append(held.spread is ROWS)
-        return found
+                shared.append(held.spread is ROWS)
+        if shared:
+            (self.batch_loops if all(shared) else self.whole_loops).add(over)
+        return bool(shared) and all(shared)
 
     def _counts_samples(self, node: ast.expr, depth: int = 4) -> bool:
         """Whether it is the number of this rank's samples, or follows it: `x.size(0)`, `n // 4` with `n = len(x)`. Of
@@ -340,7 +342,10 @@ class Loops(Stores):
             taken = first.iter in self.plan.turns
             by_row, certain = taken or self._goes_row_by_row(first.iter), self._goes_along_tensors(first.iter)
             made = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+            made += [test for each in node.generators for test in each.ifs]
             certain = certain or by_row and self._numbers_rows(first.iter, first.target, made, inner)
+            if not by_row and self._goes_through_batches(first.iter, first.target, made, inner):
+                by_row = certain = True
             self._loops.append(Loop(first, scope.source, scope, function, by_row, certain))
             told = self._unrolled(iterable) or [*self._fields(iterable).values()] or self._data_sets(iterable)
             parts = None if taken else told or self._numbered_phases(first.iter)

@@ -126,13 +126,15 @@ class Libraries(Processes):
         return found | (self.record("builtins.len", node, frame, [rest]) if rest.operations else EMPTY)
 
     def builtin_range(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
-        bounds = [each.constant for each in inputs]
+        bounds, told = [each.constant for each in inputs], EMPTY
         if all(type(each) is int for each in bounds) and 0 < len(bounds) <= 3 and 0 not in bounds[2:]:
             numbers = range(*bounds)
             if len(numbers) <= 8:
-                return self.sequence(node, [constant(each) for each in numbers], kind="range")
-        index = self.record("range.index", node, frame, inputs)
-        return self._stream(node, index, joined(inputs))
+                told = self.sequence(node, [constant(each) for each in numbers], kind="range")
+        if told is not EMPTY and all(isinstance(each, ast.Constant) for each in getattr(node, "args", ())):
+            return told
+        index = self.record("range.index", node, frame, inputs)  # `range(batch_size)` may count samples
+        return told | self._stream(node, index, joined(inputs))
 
     def stream_of(self, one: Object, node: ast.AST, frame: Frame) -> Value:
         return self.builtin_iter(node, frame, [thing(one)], {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -219,10 +220,23 @@ def test_loop_through_a_batch_by_its_size(tmp_path: Path, at: str) -> None:
     assert "(loss * dist.get_world_size()).backward()" in result.entry.after and not warnings(result)
 
 
-@pytest.mark.parametrize("test", ["pred[i].argmax() == target[i].argmax()", "pred[i].sum() > target[i].sum()"])
-def test_loop_through_a_drawn_batch_by_its_size(tmp_path: Path, test: str) -> None:
+HITS = "pred[i].argmax() == target[i].argmax()"
+
+
+@pytest.mark.parametrize("size", [8, 16])
+@pytest.mark.parametrize(
+    "count",
+    [
+        f"for i in range(batch_size):\n            if {HITS}:\n                hits += 1",
+        "for i in range(0, batch_size):\n            if pred[i].sum() > target[i].sum():\n                hits += 1",
+        f"hits += sum({HITS} for i in range(batch_size))",
+        f"hits += len([1 for i in range(batch_size) if {HITS}])",
+        f"guesses = [{HITS} for i in range(batch_size)]\n        hits += sum(guesses)",
+    ],
+)
+def test_loop_through_a_drawn_batch_by_its_size(tmp_path: Path, size: int, count: str) -> None:
     """It went on through as many samples as all ranks have."""
-    script = START + f"""
+    script = START.replace("batch_size = 8", f"batch_size = {size}") + f"""
 xs, ys = torch.randn(64, 4), torch.randn(64, 4)
 for epoch in range(2):
     hits = 0
@@ -235,13 +249,11 @@ for epoch in range(2):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        for i in range(batch_size):
-            if {test}:
-                hits += 1
+        {count}
     print(hits / 64)
 """
     result = converted(tmp_path, script)
-    assert "for i in range(batch_size // dist.get_world_size()):" in result.entry.after
+    assert re.search(r"for i in range\((0, )?batch_size // dist.get_world_size\(\)\)", result.entry.after)
     assert "reduce_sum(hits)" in result.entry.after and not warnings(result)
 
 
