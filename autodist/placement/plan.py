@@ -30,6 +30,8 @@ class Plan:
     """How losses are known to lie, of which it cannot be seen."""
     counts: Callable[[Operation, Sequence[Value]], int | None] = _nowhere
     """Which of the sizes that an operation is given is the whole batch's number of samples, if one is."""
+    divides_gradients: bool = False
+    """Whether gradients of samples are divided by the number of ranks, where it counts how large they are."""
 
 
 def changed(one: Plan, other: Plan) -> set[Operation]:

@@ -241,7 +241,8 @@ class _Propagation(InPlace):
         if loss is None or placement is None:
             return None, None
         if isinstance(placement, Shard) and isinstance(loss, Partial) and loss.reduce in ("sum", "mean"):
-            return times(placement, loss.exponent + (loss.reduce == "mean")), self._found.size(by)
+            amplified = loss.reduce == "mean" and not self._plan.divides_gradients
+            return times(placement, loss.exponent + amplified), self._found.size(by)
         if isinstance(placement, Shard) and isinstance(loss, Shard):
             return placement, self._found.size(by)
         if isinstance(placement, Replicate) and isinstance(loss, Partial):

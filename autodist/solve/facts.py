@@ -181,8 +181,8 @@ class Facts:
 
     def _takes_first(self, operation: Operation) -> bool:
         """`x[0]`, `x[0, :3]`"""
-        if operation.name != "getitem" or len(operation.inputs) < 2:
-            return False
+        if operation.name != "getitem" or len(operation.inputs) < 2 or not isinstance(self.lies(operation), PerRank):
+            return False  # `torch.autograd.grad(loss, x)[0]` takes no sample
         lying = self._placements.value(operation.inputs[0])
         first = keys_of(operation.inputs[1])[0] if keys_of(operation.inputs[1]) else Value()
         return first.constant == 0 and type(first.constant) is int and lying == Shard(0)

@@ -75,7 +75,7 @@ class Sources:
     def plan(self) -> Plan:
         """What placements are propagated from."""
         placed = {each: self.placement_of(each) for each in self.batches}
-        return Plan(self.placement_of, placed, self.taken, counts=self.counts)
+        return Plan(self.placement_of, placed, self.taken, counts=self.counts, divides_gradients=True)
 
 
 def sources(program: Program, catalog: Catalog, table: Table | None = None) -> Sources:
