@@ -184,15 +184,14 @@ class Facts:
 
     def _takes_first(self, operation: Operation) -> bool:
         """`x[0]`, `x[0, :3]`"""
-        if operation.name != "getitem" or len(operation.inputs) < 2:
-            return False
+        if operation.name != "getitem" or len(operation.inputs) < 2 or not isinstance(self.lies(operation), PerRank):
+            return False  # `torch.autograd.grad(loss, x)[0]` takes no sample
         whole = operation.inputs[0]
         if any(each.name == FIELDS or gives_several(each, self._table.find(each.name)) for each in whole.operations):
             return False  # `scores.max(1)[0]`
         lying = self._placements.value(whole)
         first = keys_of(operation.inputs[1])[0] if keys_of(operation.inputs[1]) else Value()
-        of_tuple = isinstance(self.lies(operation), Shard)  # `torch.autograd.grad(loss, x)[0]`
-        return first.constant == 0 and type(first.constant) is int and lying == Shard(0) and not of_tuple
+        return first.constant == 0 and type(first.constant) is int and lying == Shard(0)
 
     def apart_above(self, value: Value) -> set[Operation]:
         """What ranks have apart of what a value is computed from."""

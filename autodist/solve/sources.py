@@ -24,6 +24,7 @@ from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, 
 from autodist.solve import sizes
 from autodist.solve.batches import SINGLE, Batches, batch_sizes, keys, laid_out
 from autodist.solve.steps import all_held, given
+from autodist.solve.written import parts_of
 
 LOADERS = (BATCH, FIELDS, SAMPLE)
 NUMBERS = ("builtins.len", "torch.Tensor.size", "torch.Tensor.shape")
@@ -152,11 +153,27 @@ class _Found(Batches):
                 elif each not in seen and not self.is_of_module(each):
                     seen.add(each)
                     pending.append(each)
+        for each in self.program.operations:
+            for user in (other for other in [*taken] if other.node is each.node and other.name == each.name):
+                again = (
+                    op for op in taken[user].keys() & given(each) if self._place(op, each) is self._place(op, user)
+                )
+                taken.setdefault(each, {}).update(dict.fromkeys(again, Shard(axis)))
         wholes = frozenset(each for user, used in taken.items() if user.name not in NUMBERS for each in used)
         taken = {user: used for user, used in taken.items() if wholes.issuperset(used)}
         counted = (each for each in self.program.operations if each.name in NUMBERS and given(each) & wholes)
         rows = keys(Value(frozenset([each])) for each in counted)
         return self._sources(wholes, wholes=wholes, axis=axis, rows=rows, taken=taken)
+
+    def _place(self, data: Operation, user: Operation) -> ast.AST:
+        """Where data are read that an operation is given, itself or by the functions around it: a rank takes its share
+        there, whoever calls the function."""
+        node = user.node
+        for call in (each for each in user.region.around() if each.function is not None):
+            if not any(data in self.program.at(part).operations for part in parts_of(call.node)):
+                break
+            node = call.node
+        return node
 
     def _followed(self, user: Operation) -> frozenset[Operation]:
         """What an operation has its rows from: of what picks some by number, the numbers."""

@@ -51,8 +51,10 @@ class Steps:
     @cached_property
     def differentiated(self) -> frozenset[Operation]:
         """What gradients flow through, from losses back to what is trained."""
-        ends = {each for end in self.backward for each in given(end) if not is_constant(each)}
-        back = closure(ends, lambda op: (e for e in given(op) & self.reaching if not is_constant(e)))
+        taken = [each for each in self.program.operations if each.name == "torch.autograd.grad"]
+        within = self.reaching | self.upstream(taken)
+        ends = {each for end in (*self.backward, *taken) for each in given(end) if not is_constant(each)}
+        back = closure(ends, lambda op: (e for e in given(op) & within if not is_constant(e)))
         trained = {each for each in back if self._is_trained(each)}
         return frozenset(closure(trained, lambda each: back.intersection(self.program.users[each])))
 

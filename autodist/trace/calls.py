@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from collections.abc import Mapping as Map
 from collections.abc import Sequence as Row
 from typing import Any
@@ -197,8 +198,10 @@ class Calls(Attributes):
         key = node, function
         found = self.context.called.get(key)
         several, loops = self.contexts.setdefault(function.node, []), _loops(self.guards)
-        if found is None:
-            alike = (each for each in several if each.arguments == arguments and _loops(each.guards) == loops)
+        tensors = any(op.is_tensor for each in arguments for op in each.operations)
+        if found is None and not (tensors and loops):  # of data that all steps have, one call may take a rank's share
+            alike = (each for each in self._as_quiet(function, several) if each.arguments == arguments)
+            alike = (each for each in alike if _loops(each.guards) == loops)
             found = next((each for each in alike if each.is_current()), None)
         if found is None:
             depth = sum(1 for each in several if each.active)
@@ -215,9 +218,12 @@ class Calls(Attributes):
 
     def _shared(self, function: Function, several: Row[Context]) -> Context | None:
         """The context for all further calls of a function: one for steps, and one for what keeps no gradients."""
+        return next(self._as_quiet(function, several[::-1]), None)
+
+    def _as_quiet(self, function: Function, several: Row[Context]) -> Iterator[Context]:
+        """The contexts that keep gradients if a call does that is met here, or none as that does."""
         quiet = self.region.without_gradients or function.role == "no_grad"
-        alike = (each for each in reversed(several) if each.region and each.region.without_gradients == quiet)
-        return next(alike, None)
+        return (each for each in several if each.region and each.region.without_gradients == quiet)
 
     def _run(self, function: Function, context: Context, node: ast.AST, frame: Frame, names: dict[str, Value]) -> None:
         inner = Frame(function.frame.source, function.frame, names)

@@ -21,6 +21,7 @@ from autodist.solve.sources import sources
         ("print(x[0] + x[1])", ["rows x"]),
         ("print((x - x.mean(0))[0])", ["mean x.mean(0)"]),
         ("print(x.flip(0)[0])", ["rows x"]),
+        ("g = torch.autograd.grad(loss, x)[0]\nprint(g.norm())", ["rows g"]),
         ("if x[0, 0] > 1:\n" + STEP + "    break", ["rows x"]),
     ],
 )
@@ -56,5 +57,53 @@ for step in range(10):
 def test_a_batch_looked_at_ahead_of_training_is_whole(shown: str, wanted: list[str]) -> None:
     """The same function makes the batches of steps, of which each rank takes its share."""
     program = traced(BY_HAND.format(shown=shown))
+    chosen = solved(program, sources(program, CATALOG).plan, CATALOG, Alone())
+    assert [told(cut) for cut in chosen] == wanted
+
+
+WHOLE = """\
+import torch
+from torch import nn
+
+data = torch.randn(100, 4)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+    def forward(self, x):
+        return self.fc(x)
+def error(net):
+    return (net(data) - data) ** 2
+def mse(out, x):
+    return ((out - x) ** 2).mean()
+net = Net()
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(10):
+    loss = {loss}
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    {shown}
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "shown", "wanted"),
+    [
+        ("mse(net(data), data)", "print(mse(net(data), data))", []),
+        ("(net(data) - data).pow(2).mean()", "print((net(data) - data).abs().max())", []),
+        ("mse(net(data), data)", "print(loss, net(data).std())", ["mean loss"]),
+        (
+            "error(net).mean()",
+            "print(error(net).mean(), error(net).max())",
+            ["mean error(net).mean()", "max error(net).max()"],
+        ),
+        ("mse(net(data), data)", "with torch.no_grad():\n        print(mse(net(data), data))", []),
+        ("error(net).mean()", "with torch.no_grad():\n        print(error(net).mean())", ["mean error(net).mean()"]),
+    ],
+)
+def test_data_that_steps_take_whole_are_whole_in_other_calls(loss: str, shown: str, wanted: list[str]) -> None:
+    """A rank takes its share where a function is given the data, or in the function if it reads them there."""
+    program = traced(WHOLE.format(loss=loss, shown=shown))
     chosen = solved(program, sources(program, CATALOG).plan, CATALOG, Alone())
     assert [told(cut) for cut in chosen] == wanted
