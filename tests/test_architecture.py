@@ -206,9 +206,9 @@ PROJECT = """
 ANALYZE = """
     analysis
     assembling | refusals
-    picked
+    picked | reductions
     beginning | going_apart | handmade | loaders | losses | modules
-    batch_sizes | checkpoints | devices | numbering | reductions | sets | squeezed
+    batch_sizes | checkpoints | devices | numbering | sets | squeezed
     launched
     device_numbers | group
     own_rank

@@ -133,7 +133,9 @@ def _given(program: Program, run: Interpreter) -> Sources:
 
 def _lying(program: Program, run: Interpreter, given: Sources, plan: Plan, nodes: Sequence[ast.expr]) -> Lying:
     """What placements are propagated from, where some expressions are global already, and losses are weighed."""
-    weighed: dict[Operation, Placement] = {op: Partial("mean", ROWS) for node in plan.weighed for op in program.at(node).operations}
+    weighed: dict[Operation, Placement] = {
+        op: Partial("mean", ROWS) for node in plan.weighed for op in program.at(node).operations
+    }
     known = {op: found for event in run.of("backward") for op, found in _losses(event, program)}
     divided = {op: Shard(given.axis) for site in amplified(run)[0] for op in program.at(site.node).operations}
     lying = replace(given.plan, placed={**given.plan.placed, **weighed, **divided}, losses=known)

@@ -98,8 +98,9 @@ class Evaluation(Single, Overloads):
             return self._kept(node, value.but(spread=LOCAL), scope)  # of one sample, whatever its axes are
         if reduced:
             kept = frozenset(t for t in value.things if not isinstance(t, Parameters))
-            gathered = [Gathered(node)] if value.spread is ROWS and plan.wholes is None else []
-            origins = frozenset({*gathered, *(each for each in value.origins if isinstance(each, Amplified))})
+            gathered = value.spread is ROWS and plan.wholes is None
+            origins: frozenset[Amplified | Gathered] = frozenset([Gathered(node)] if gathered else [])
+            origins |= {each for each in value.origins if isinstance(each, Amplified)}
             value = Value(kept if not value.spread.is_local else frozenset(), models=value.models, origins=origins)
         if node in plan.joined:
             if self._counts_some(node, value):
