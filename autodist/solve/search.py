@@ -120,7 +120,11 @@ class Search:
             return []
         if key not in self._found:
             self._open.add(key)
-            self._found[key] = list(self._at(node, value, user))
+            told = {
+                (each.node, each.placement, each.switch, each.is_behind, each.read): each
+                for each in self._at(node, value, user)
+            }
+            self._found[key] = list(told.values())  # each once, however many ways lead there
             self._open.discard(key)
         return self._found[key]
 
