@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from autodist.operations import Table
 from autodist.program import BATCH, CHOSEN, Operation, Program
 from autodist.solve.alone import Alone
+from autodist.trace.things import Object
 
 INNER = frozenset("recursion callback yield iterate range.index getitem setitem sample".split())
 """Operations of the graph itself."""
@@ -47,8 +48,20 @@ def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:
             or ("data" if drawn else "")
             or ("handed" if guarded or _is_handed_over(operation, program, table) else "")
         )
+        if kind == "handed" and "writer" in getattr(operation.owner, "roles", ()):
+            kind = "tracker"
+        if kind in ("handed", "tracker") and _is_given_a_model(operation):
+            continue  # with an example of what it is run on: `writer.add_graph(model, x)`
         if kind and not (kind in ("test", "handed") and inside_forward(operation, program)):
             yield Demand(kind, operation)
+
+
+def _is_given_a_model(operation: Operation) -> bool:
+    return any(
+        "module" in getattr(each, "roles", ()) or isinstance(each, Object) and each.cls and each.cls.find("forward")
+        for value in operation.inputs
+        for each in value.things
+    )
 
 
 def _is_setting(operation: Operation) -> bool:
