@@ -118,6 +118,8 @@ class Reading:
         return not (tuples or batches) and over.axis == 0
 
     def _gives_several(self, operation: Operation) -> bool:
+        if operation.name == "getitem" and operation.inputs[1].operation is not None:  # `skipped[::-1]`
+            return operation.inputs[1].operation.name == "builtins.slice" and self._holds_batches(operation.inputs[0])
         return arguments.gives_several(operation, self._table.find(operation.name))
 
     def _are_alike(self, operation: Operation) -> bool:

@@ -48,6 +48,7 @@ def lies(text: str) -> Placement | None:
         ("out[:, None] + torch.ones(5, 1, 3).permute(1, 0, 2)", Shard(0)),
         ("out[:, None] + torch.ones(5, 1, 3).transpose(0, 1)[:, :4]", Shard(0)),
         ("out + torch.ones(1, 3)[:, :] + torch.ones(1, 3)[:2]", Shard(0)),
+        ("list([out for _ in range(len(loader))][::-1])[2] * 2", Shard(0)),
         ("F.pad(out[:, None, None], (1, 0)).mean()", MEAN),
         ("out[:, 0]", Shard(0)),
         ("torch.eye(3)[y]", Shard(0)),
