@@ -299,6 +299,26 @@ def own_nodes(home: ast.FunctionDef | ast.AsyncFunctionDef | ast.Module) -> Iter
 
 
 @told_once
+def bound_each_time(loop: ast.For | ast.AsyncFor) -> set[str]:
+    """The names that each round of a loop binds, before anything may end it."""
+    return {each.id for node in (loop.target, *_ahead_of_ends(loop.body)) for each in _stored_names(node)}
+
+
+def _ahead_of_ends(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """The plain statements of a body that come before one that may go on elsewhere."""
+    for statement in body:
+        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            yield statement
+        elif isinstance(statement, (ast.With, ast.AsyncWith)):
+            yield from _ahead_of_ends(statement.body)
+        if any(isinstance(each, (ast.Break, ast.Continue, ast.Return, ast.Raise)) for each in walk(statement)):
+            return
+
+
+def _stored_names(node: ast.AST) -> Iterator[ast.Name]:
+    return (each for each in all_of(node, ast.Name) if isinstance(each.ctx, ast.Store))
+
+
 def is_generator(function: ast.AST) -> bool:
     """Whether a function yields."""
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -19,7 +19,7 @@ from autodist.interpreter.questions import (
 )
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.words import SPLITTING
-from autodist.source import all_of, argument, counted_of, first_index, told_once, walk
+from autodist.source import all_of, argument, bound_each_time, counted_of, first_index, told_once, walk
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, Spread
 from autodist.tensors import mixing, picking
 from autodist.values import (
@@ -90,7 +90,7 @@ class Loops(Stores):
                 if certain:
                     self._mark_turn(node, scope)
 
-            self._repeat(node.body, scope, bind, _bound_each_time(node) if any(drawn_from(iterable)) else ())
+            self._repeat(node.body, scope, bind, bound_each_time(node) if any(drawn_from(iterable)) else ())
         self._loops.pop()
         if certain:
             self.counted_loops.add(node.iter)
@@ -491,26 +491,6 @@ def _is_named_phase(value: Value) -> bool:
 def _has_one_each(value: Value) -> bool:
     """Whether it is a list of as many as a rank has samples: `[(t, loss) for t, loss in zip(times, losses)]`."""
     return bool(value.things) and all(isinstance(each, Items) and each.by_row for each in value.things)
-
-
-def _bound_each_time(loop: ast.For | ast.AsyncFor) -> set[str]:
-    """The names that each round of a loop binds, before anything may end it."""
-    return {each.id for node in (loop.target, *_ahead_of_ends(loop.body)) for each in _stored_names(node)}
-
-
-def _ahead_of_ends(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """The plain statements of a body that come before one that may go on elsewhere."""
-    for statement in body:
-        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
-            yield statement
-        elif isinstance(statement, (ast.With, ast.AsyncWith)):
-            yield from _ahead_of_ends(statement.body)
-        if any(isinstance(each, (ast.Break, ast.Continue, ast.Return, ast.Raise)) for each in walk(statement)):
-            return
-
-
-def _stored_names(node: ast.AST) -> Iterator[ast.Name]:
-    return (each for each in all_of(node, ast.Name) if isinstance(each.ctx, ast.Store))
 
 
 def _pairs(value: Value) -> list[Value]:

@@ -49,6 +49,11 @@ def keys_of(key: Value) -> list[Value]:
     return [key] if told is None or any(getattr(each, "kind", "") == "list" for each in key.things) else told
 
 
+def is_repeated(thing: object, value: Value) -> bool:
+    """Whether the operations of a value tell how a list lies that is among what it may be: `[0] * len(x)`"""
+    return any(each.name == "list.repeat" and each.node is getattr(thing, "node", None) for each in value.operations)
+
+
 def is_whole(key: Value) -> bool:
     """Whether a subscript takes all of a tensor: `seen[:]`, `seen[...]`"""
     slices = key.operation.inputs if key.operation is not None and key.operation.name == "builtins.slice" else ()

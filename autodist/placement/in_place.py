@@ -100,7 +100,7 @@ class InPlace(Reading):
         if overs - {""}:
             return self._averaged(call, overs)
         if isinstance(placement, Each):
-            return Partial("sum")
+            return placement if self._is_put_back(operation) else Partial("sum")
         parts = [each.placement for each in call.operands if isinstance(each.placement, Each)]
         sums = [each.placement for each in call.operands if isinstance(each.placement, Partial)]
         rest = [each.placement for each in call.operands if each.placement == Replicate()]
@@ -112,6 +112,14 @@ class InPlace(Reading):
         if isinstance(result, Partial) and result.reduce == "sum" and not begun:
             return call.apart("the number that it begins with would be counted as often as there are ranks")
         return result
+
+    def _is_put_back(self, operation: Operation) -> bool:
+        """Whether what is added to is a sample's own: `flags[i] += 1`"""
+        stores = [each for each in self._program.users[operation] if each.name == "setitem"]
+        return any(
+            operation in each.inputs[2].operations and isinstance(self._found.value(each.inputs[0]), Shard)
+            for each in stores
+        )
 
     def _averaged(self, call: Call, overs: set[str]) -> Placement:
         """The mean over samples that a loop adds up, each divided by how many they are."""

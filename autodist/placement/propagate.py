@@ -11,7 +11,7 @@ from autodist import operations
 from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
-from autodist.placement.along import SAMPLES_BESIDE
+from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
 from autodist.placement.between_ranks import gives_rank, rank
 from autodist.placement.call import ROWS, Call, Operand
 from autodist.placement.in_place import InPlace
@@ -139,6 +139,8 @@ class _Propagation(InPlace):
             return self._slice(operation), ()
         if operation.name == "setitem":
             return self._stored(operation)
+        if operation.name == "list.repeat" and (rows := self._repeats(operation)):
+            return Shard(0, rows=rows), (None,)
         if operation.name in arguments.FIELDS_OF_RESULTS:
             return self._operand(operation.inputs[0]), self._found.size(operation.inputs[0])
         if operation.name == "torch.autograd.grad":
@@ -215,6 +217,8 @@ class _Propagation(InPlace):
         if numbers and operation.inputs:
             over = operation.inputs[min(len(operation.inputs), 2) - 1]
             placement = self._size_as(over, self._plan.counts(operation, [over]) == 0) or placement
+            if counted(placement) and len(operation.inputs) > 1 and operation.inputs[0].constant != 0:
+                return PerRank(operation.name, BY_PLACE), ()  # `range(1, len(x))`: each rank leaves out one of its own
         if numbers and "of" in operation.keywords:  # `enumerate(labels)`
             of = operation.keywords["of"]
             fields, lying = any(each.name == FIELDS for each in of.operations), self._operand(of)
@@ -410,7 +414,8 @@ class _Propagation(InPlace):
             operands.append(Operand(placement or Replicate(), size if size is not None else (), name=name))
         if not operands:
             return (None, None) if unknown else (Replicate(), None)
-        if arguments.listed(operation, known) and not self._has_each(operation.inputs[0]):
+        each = arguments.listed(operation, known) and not self._is_one_for_each(operation.inputs[0])
+        if each and not self._has_each(operation.inputs[0]):
             if self._picked(operation.inputs[0]) and known.cls == "reduction":
                 return PerRank(known.name, "ranks put different numbers of values into that list"), sizes[0]
             return self._of_list(operands[0].placement, known), sizes[0]

@@ -71,6 +71,8 @@ class Reading:
         places = {op for keys in arguments.places(value) for op in keys.operations}
         if not any(isinstance(self._found.of.get(each), (Each, Shard, PerRank)) for each in places):
             return None
+        if self._is_one_for_each(value):
+            return None
         inside = list(held(value))
         if all(each in self._found.of for each in inside) and not self._adds_up(inside):
             return PerRank("setitem", "each rank puts what it has into a list of all")
@@ -193,6 +195,18 @@ class Reading:
     def _has_each(self, value: Value) -> bool:
         """Whether a list has an entry for each of a rank's samples."""
         return isinstance(self._found.joint(held(value)), Each)
+
+    def _is_one_for_each(self, value: Value) -> bool:
+        """Whether it is a list with one for each of a rank's samples, and nothing else: `[0] * len(x)`"""
+        repeated = all(arguments.is_repeated(each, value) for each in value.things)
+        return repeated and isinstance(self._found.value(value), Shard)
+
+    def _repeats(self, operation: Operation) -> str:
+        """What counts the entries of a list that has the same one for each of a rank's samples: `[0] * len(x)`"""
+        entry, times = operation.inputs
+        rows = counted(self._size_as(times, self._plan.counts(operation, [times]) == 0))
+        one = len(arguments.parts(entry) or ()) == 1 and self._operand(entry) in (None, Replicate())
+        return rows if one else ""
 
     def _spread_out(self, operation: Operation) -> Placement | None:
         """What is replicated, repeated for each of a rank's samples: `token.expand(len(x), -1)`"""

@@ -47,8 +47,9 @@ def subscript(
         chosen = lies(each) if each.operations else None
         if isinstance(chosen, PerRank) and isinstance(placement, Replicate) and not chosen.rows:  # `queue[len(x) :]`
             return PerRank("getitem", BY_PLACE), None
-        if axis == sharded and isinstance(chosen, Each):  # `x[i]`, in a loop over the samples
-            return chosen, sizes[1:] if sizes else None
+        if axis == sharded and isinstance(chosen, Each):  # `x[i]`, in a loop over the samples, and not `x[i - 1]`
+            other = any(every.name.startswith("operator.") for every in each.operations)
+            return PerRank("getitem", BY_PLACE) if other else chosen, sizes[1:] if sizes else None
         places = isinstance(chosen, PerRank) and chosen.rows  # of some of the rank's own
         if axis == sharded and (isinstance(chosen, Shard) or places) and isinstance(placement, Shard):
             name = ",".join(sorted(f"%{every.number}" for every in each.operations))

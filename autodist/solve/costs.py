@@ -88,6 +88,11 @@ class _Uses:
         found = self._program.at(node).operations
         return [each for each in found if self._is_apart(each)]
 
+    def _is_also_other(self, node: ast.AST) -> bool:
+        """Whether it may be what all ranks have, too: `variables.get(column)`"""
+        value = self._program.at(node)
+        return bool(value.constants) or any(not self._is_apart(each) for each in value.operations)
+
     def place(self, made: ast.AST, group: list[Cut]) -> Cut | None:
         """Where a value is made global once for all that read it, if that costs less than where they do."""
         read = [each for each in group if each.node is not made]
@@ -105,8 +110,9 @@ class _Uses:
         region, source = makers[0].region, makers[0].source
         if self._barred(made, source) is not None:
             return None
-        costs, of_list = sum(often(each.region) for each in group), any(isinstance(e.node, ast.Subscript) for e in read)
-        if costs < often(region) or costs == often(region) and not of_list:
+        costs = sum(often(each.region) for each in group)
+        others = any(isinstance(e.node, ast.Subscript) or self._is_also_other(e.node) for e in read)
+        if costs < often(region) or costs == often(region) and not others:
             return None  # `history[-1]` may be read elsewhere, too
         bound = self._bound(read) if len(read) == len(group) else None
         here = replace(group[0], node=made, region=region, source=source, read=frozenset(each.node for each in group))

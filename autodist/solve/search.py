@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
-from autodist.placement.arguments import keys_of
+from autodist.placement.arguments import is_repeated, keys_of
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Region, Value, held, joined
 from autodist.solve.demands import Demand
 from autodist.solve.facts import ALONE, EITHER, ONE_BY_ONE, Facts, around, is_even, is_mean, is_sum, is_weighted
@@ -137,7 +137,8 @@ class Search:
             yield from self.at(inner.elt, value, user) if is_listing(inner) else self.at(inner, whole, user)
             return
         for each in ordered(value.things) if self._demand.kind != "test" else ():
-            if not isinstance(each, Object) or each.cls is not None and not each.roles & LIBRARY:
+            mine = each.cls is not None and not each.roles & LIBRARY if isinstance(each, Object) else True
+            if mine and not is_repeated(each, value):
                 yield from self._inside(each, node, user)
         placement = self._facts.placement(value, user)
         if placement is None or placement == Replicate():

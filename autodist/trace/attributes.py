@@ -111,7 +111,9 @@ class Attributes(Statements):
             known |= self.current(slots[name].value) if name in slots else EMPTY
         if known is not EMPTY:
             return known
-        return self.record(self.method_name(base, name), node, frame, [base])
+        method = self.method_name(base, name)
+        method = "torch.Tensor.numel" if method == "torch.Tensor.size" else method  # of an array: it is not called
+        return self.record(method, node, frame, [base])
 
     def method_name(self, base: Value, name: str) -> str:
         """What the table of operations knows a method or an attribute of a value by."""

@@ -17,6 +17,8 @@ from autodist.trace.things import External, Frame, Heap, Mapping, Sequence, Slot
 
 MOST_PARTS = 64
 """Of longer lists it is not told apart what is where."""
+UNROLLED = 8
+"""Loops over literal lists of so many elements are run for each apart."""
 GROWING = frozenset("append appendleft add insert extend extendleft update put push".split())
 SHRINKING = frozenset("pop popleft remove clear sort reverse popitem rotate discard".split())
 READING = ("iterate", "getitem", "builtins.int", "torch.Tensor.item", "torch.Tensor.tolist")
@@ -250,6 +252,17 @@ class Containers(Names):
             return None
         self.read(one)
         return [constant(each) for each in one.entries]
+
+    def words_of(self, over: Value) -> list[Value]:
+        """The words of a list that may have them all or not: `["train"] + (["test"] if args.test else [])`"""
+        if over.operations or not over.things or not all(isinstance(each, Sequence) for each in over.things):
+            return []
+        for each in over.things:
+            self.read(each)
+        words = joined(self.current(each.element) for each in over.things)
+        known = sorted(each for kind, each in words.constants if kind is str)
+        whole = not words.operations and not words.things and len(known) == len(words.constants)
+        return [constant(each) for each in known] if whole and 1 < len(known) <= UNROLLED else []
 
     def _parts_of_several(self, value: Value) -> list[Value] | None:
         """Those of several tuples of one length."""

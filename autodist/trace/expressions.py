@@ -349,7 +349,3 @@ class Expressions(Containers):
     def unrolled(self, over: Value) -> list[Value] | None:
         """The elements of what a loop goes over, if it is run for each apart."""
         raise NotImplementedError
-
-    def told_apart(self, number: object) -> Any:
-        """A context for one of the rounds of a loop that are run apart."""
-        raise NotImplementedError

@@ -204,6 +204,15 @@ class Libraries(Processes):
             result = self.call(inputs[0], node, frame, elements, {})
         return self._stream(node, result, joined(inputs[1:]))
 
+    def standard_itemgetter(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        return thing(self.make(node, lambda n, g: Partial(thing(External("operator.picked")), tuple(inputs), {})))
+
+    def standard_picked(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        """What `itemgetter(*keys)` takes of its argument, which comes last."""
+        *keys, base = inputs
+        found = [self.item(base, each, node, frame) for each in keys]
+        return found[0] if len(found) == 1 else self.sequence(node, found, kind="tuple")
+
     def builtin_filter(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         element = self.element(inputs[-1], node, frame) if inputs else EMPTY
         kept = self.call(inputs[0], node, frame, [element], {}) if len(inputs) == 2 else EMPTY

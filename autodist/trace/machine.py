@@ -152,6 +152,20 @@ class Machine(ABC):
                 self.program.effects.append(Effect(kind, operation))
 
     @contextmanager
+    def told_apart(self, number: object) -> Iterator[None]:
+        """A context for one of the rounds of a loop that are run apart."""
+        outer = self.context
+        inner = outer.called.get(number)
+        if inner is None:
+            inner = outer.called[number] = Context(outer.function, outer)
+        inner.reads, inner.writes, inner.guards = outer.reads, outer.writes, outer.guards
+        self.context = inner
+        try:
+            yield
+        finally:
+            self.context = outer
+
+    @contextmanager
     def within(self, kind: RegionKind, node: ast.AST, frame: Frame, subject: Value = EMPTY) -> Iterator[Region]:
         """Be in a region of this context."""
         key = kind, node

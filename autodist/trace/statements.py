@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection
 from collections.abc import Sequence as Row
-from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
 from autodist.program import EMPTY, Operation, Value, constant, joined
+from autodist.source import bound_each_time
 from autodist.trace import folding
+from autodist.trace.containers import UNROLLED
 from autodist.trace.expressions import Expressions
-from autodist.trace.machine import Context
 from autodist.trace.names import thing
-from autodist.trace.things import Class, External, Frame, Function, Heap, Mapping, Object, Sequence, Stream
+from autodist.trace.things import (
+    Class,
+    External,
+    Frame,
+    Function,
+    Heap,
+    Mapping,
+    Object,
+    Sequence,
+    Stream,
+    is_of_loader,
+    merged,
+)
 
 Names = dict[str, Value]
-UNROLLED = 8
-"""Loops over literal lists of so many elements are run for each apart."""
 ROUNDS = 4
 """How often the body of a loop is run at most until its names change no more."""
-
-
-def merged(one: Names, other: Names) -> Names:
-    """The names where two ways meet."""
-    if one is other:
-        return one
-    result = dict(one)
-    for name, value in other.items():
-        result[name] = result[name] | value if name in result else value
-    return result
 
 
 def _kept(names: Names) -> dict[Heap, list[Value]]:
@@ -350,8 +350,8 @@ class Statements(Expressions):
     def do_For(self, node: ast.For | ast.AsyncFor, frame: Frame) -> bool:
         over = self.eval(node.iter, frame)
         parts = self.unrolled(over)
-        if parts is not None:
-            return self._each_apart(node, parts, frame)
+        if parts is not None or (words := self.words_of(over)):
+            return self._each_apart(node, words if parts is None else parts, frame, certain=parts is not None)
         with self.visiting(node, frame) as visit:
 
             def begin() -> None:
@@ -359,7 +359,7 @@ class Statements(Expressions):
                     visit.after = None
                 self.assign(node.target, self.element(over, node.iter, frame), frame)
 
-            return self._repeat(node, over, begin, frame)
+            return self._repeat(node, over, begin, frame, sure=bound_each_time(node) if is_of_loader(over) else ())
 
     do_AsyncFor = do_For
 
@@ -371,8 +371,17 @@ class Statements(Expressions):
 
         return self._repeat(node, EMPTY, test, frame, endless)
 
-    def _repeat(self, node: Any, over: Value, begin: Callable[[], None], frame: Frame, endless: bool = False) -> bool:
-        """Run the body of a loop until its names change no more."""
+    def _repeat(
+        self,
+        node: Any,
+        over: Value,
+        begin: Callable[[], None],
+        frame: Frame,
+        endless: bool = False,
+        sure: Collection[str] = (),
+    ) -> bool:
+        """Run the body of a loop until its names change no more. It runs once at least where some names are ``sure`` to
+        be bound in it: they no longer hold what they held before."""
         breaks: list[Names] = []
         with self.within("loop", node, frame, over):
             for _ in range(ROUNDS):
@@ -389,6 +398,8 @@ class Statements(Expressions):
                 frame.names = dict(names)
                 if names == start and kept == _kept(names):
                     break
+            rounds = [*ends[1:], *breaks]
+            frame.names |= {name: joined(each[name] for each in rounds if name in each) for name in sure if rounds}
         falls = not endless or bool(breaks)
         if node.orelse:
             self.block(node.orelse, frame)
@@ -396,16 +407,17 @@ class Statements(Expressions):
             frame.names = merged(frame.names, each)
         return falls
 
-    def _each_apart(self, node: ast.For | ast.AsyncFor, parts: Row[Value], frame: Frame) -> bool:
-        """Run the body of a loop for each element of a literal list."""
+    def _each_apart(self, node: ast.For | ast.AsyncFor, parts: Row[Value], frame: Frame, certain: bool) -> bool:
+        """Run the body of a loop for each element of a literal list, or for those that it may have."""
         frame.told_apart |= {each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)}
-        for number, part in enumerate(parts):
+        for number, part in enumerate(parts if certain else [*parts, *parts]):
             self._jumps.append(([], []))
-            with self.told_apart((node, number)):
+            before = [] if certain else [dict(frame.names)]
+            with self.told_apart((node, number % len(parts))):
                 self.assign(node.target, part, frame)
                 falls = self.block(node.body, frame)
             continues, left = self._jumps.pop()
-            ways = [*([frame.names] if falls else []), *continues, *left]
+            ways = [*before, *([frame.names] if falls else []), *continues, *left]
             if not ways:
                 return False
             frame.names = ways[0]
@@ -423,20 +435,6 @@ class Statements(Expressions):
         told = [each.constant if isinstance(each.constant, tuple) else (each.constant,) for each in parts]
         words = any(isinstance(one, str) for each in told for one in each)
         return parts if words or any(each.things for each in parts) else None
-
-    @contextmanager
-    def told_apart(self, number: object) -> Iterator[None]:
-        """A context for one of the rounds of a loop that are run apart."""
-        outer = self.context
-        inner = outer.called.get(number)
-        if inner is None:
-            inner = outer.called[number] = Context(outer.function, outer)
-        inner.reads, inner.writes, inner.guards = outer.reads, outer.writes, outer.guards
-        self.context = inner
-        try:
-            yield
-        finally:
-            self.context = outer
 
     # definitions
 

@@ -331,3 +331,24 @@ class Stream(Listing):
     def contents(self) -> Iterator[Value]:
         """What it gives."""
         yield self.element
+
+
+def is_of_loader(value: Value) -> bool:
+    """Whether going through a value gives the batches of a loader: `enumerate(tqdm(loader))`"""
+    for each in value.things:
+        over = each.over if isinstance(each, Stream) else EMPTY
+        if isinstance(each, Object) and each.roles & {"progress", "reader"}:
+            over = each.argument("iterable", 0) or EMPTY
+        if "loader" in getattr(each, "roles", ()) or is_of_loader(over):
+            return True
+    return False
+
+
+def merged(one: dict[str, Value], other: dict[str, Value]) -> dict[str, Value]:
+    """The names where two ways meet."""
+    if one is other:
+        return one
+    result = dict(one)
+    for name, value in other.items():
+        result[name] = result[name] | value if name in result else value
+    return result

@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
+from conftest import differences
 
 from autodist.config import Config, Strategy
 from autodist.convert import convert
 from autodist.project import Project
 from autodist.result import Result
+from autodist.verify.launch import Zygote
 
 START = """
 import torch
@@ -334,9 +336,18 @@ def test_batch_statistics_over_padding(tmp_path: Path, body: str, warned: bool) 
     assert any("batch statistics" in each for each in said) is warned, said
 
 
-def test_places_that_are_counted_by_a_slice(tmp_path: Path) -> None:
-    """Gathered rows do not fit into the place of a rank's own."""
-    script = START.replace("import torch\n", "import numpy as np\nimport torch\n", 1) + """
+@pytest.mark.parametrize(
+    "body",
+    [
+        "place = slice(i * batch_size, i * batch_size + len(y), 1)\n        truth[place] = y[:, 0, 0].numpy()",
+        "place = np.arange(i * batch_size, i * batch_size + len(y))\n        truth[place] = y[:, 0, 0].numpy()",
+        "truth[i * batch_size : (i + 1) * batch_size] = y[:, 0, 0].numpy()",
+        "truth[i * 8 : i * 8 + y.size(0)] += y[:, 0, 0].numpy()",
+    ],
+)
+def test_places_that_are_counted_by_a_slice(tmp_path: Path, zygote: Zygote | None, body: str) -> None:
+    """Gathered rows do not fit into the place of a rank's own, but into that of all."""
+    script = START.replace("import torch\n", "import numpy as np\nimport torch\n", 1) + f"""
 for epoch in range(2):
     for x, y in loader:
         loss = nn.functional.mse_loss(model(x), y)
@@ -345,12 +356,10 @@ for epoch in range(2):
         optimizer.step()
     truth = np.zeros(64)
     for i, (x, y) in enumerate(loader):
-        place = slice(i * batch_size, i * batch_size + len(y), 1)
-        truth[place] = y[:, 0, 0].numpy()
-    print(truth.max())
+        {body}
+    print(truth.argmax(), truth[-1])
 """
-    result = converted(tmp_path, script)
-    assert any("reports truth" in each for each in warnings(result)) and "gather_rows(y" not in result.entry.after
+    assert differences(tmp_path, zygote, script) is None
 
 
 def test_last_field_of_a_batch(tmp_path: Path) -> None:

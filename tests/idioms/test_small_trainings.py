@@ -91,11 +91,12 @@ def build(names):
 
 
 @pytest.mark.parametrize("end", ["break", "pass"])
-def test_a_loop_over_a_loader_leaves_what_it_binds(tmp_path: Path, end: str) -> None:
+@pytest.mark.parametrize("loop", ["x, y in test_loader", "i, (x, y) in enumerate(test_loader)"])
+def test_a_loop_over_a_loader_leaves_what_it_binds(tmp_path: Path, end: str, loop: str) -> None:
     """Jackson-Kang/Pytorch-VAE-tutorial: the last batch of the test set was taken for one of the training set, too."""
     shown = f"""\
 with torch.no_grad():
-    for x, y in test_loader:
+    for {loop}:
         guess = model(x)
         {end}
 rows = x.view(batch_size, 2, 2)
@@ -107,6 +108,7 @@ print(rows[0], guess)
 
 
 def test_what_a_loop_may_leave_alone_is_still_both(tmp_path: Path) -> None:
+    """The last batch of the training set, or one of the test set, of which all ranks have all samples."""
     shown = """\
 with torch.no_grad():
     for a, b in test_loader:
@@ -115,8 +117,8 @@ with torch.no_grad():
         x = a
 print(x)
 """
-    after, _ = conftest.converted(tmp_path, f"{HEAD}{DATA}{MODEL}{TRAINING}{shown}")
-    assert "print(gather_rows(x))" in after
+    after, said = conftest.converted(tmp_path, f"{HEAD}{DATA}{MODEL}{TRAINING}{shown}")
+    assert "reports x" in said and "gather_rows" not in after
 
 
 def test_a_name_that_each_step_binds_anew_is_not_that_of_a_fixed_noise(tmp_path: Path) -> None:

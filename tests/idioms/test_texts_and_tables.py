@@ -9,6 +9,8 @@ from textwrap import indent
 import conftest
 import pytest
 
+from autodist.verify.launch import Zygote
+
 HEAD = """\
 import sys
 import torch
@@ -45,7 +47,6 @@ def is_warned(said: str) -> bool:
 
 
 PHASES = """\
-splits = ["train", "valid"] + (["test"] if len(sys.argv) > 1 else [])
 sets = {split: TensorDataset(torch.randn(30, 8), torch.randint(0, 3, (30,))) for split in ("train", "valid", "test")}
 
 
@@ -77,9 +78,16 @@ for epoch in range(2):
 """
 
 
-def test_loaders_of_phases_are_told_apart(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "splits",
+    [
+        '["train", "valid"] + (["test"] if len(sys.argv) > 1 else [])',
+        '["train", "valid"]\nif len(sys.argv) > 1:\n    splits.append("test")',
+    ],
+)
+def test_loaders_of_phases_are_told_apart(tmp_path: Path, splits: str) -> None:
     """Only what trains is shared out, so that no sample is evaluated twice."""
-    after, said = conftest.converted(tmp_path, HEAD + PHASES)
+    after, said = conftest.converted(tmp_path, HEAD + f"splits = {splits}\n{PHASES}")
     assert 'sampler=DistributedSampler(sets[split], seed=torch.initial_seed()) if split == "train" else None' in after
     assert "gather_rows" not in after and not is_warned(said)
     assert "shuffle=" not in after[after.index("loader = ") :]
@@ -238,12 +246,34 @@ def words_of(numbers, names):
 """
 
 
-def test_a_list_of_one_for_each_sample_is_gathered(tmp_path: Path) -> None:
+def test_a_list_of_one_for_each_sample_is_gathered(tmp_path: Path, zygote: Zygote | None) -> None:
     """It had been taken for a number of samples, and was repeated for each rank."""
     step = "loss = F.cross_entropy(model(x), y)\nsaid += words_of(y, 'abc')\n"
     script = trained(step, "print(sorted(said))\n", before="said = []\n", loader=WORDS + LOADER)
-    after, _ = conftest.converted(tmp_path, script)
-    assert "said += gather_rows(words_of(y, 'abc'))" in after
+    assert conftest.differences(tmp_path, zygote, script) is None
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "flags = [0] * len(x)\nfor i in range(len(x)):\n    flags[i] += int(y[i] > 1)\nhits.extend(flags)",
+        """\
+flags = [0] * len(x)
+for i in range(len(x)):
+    if out[i].argmax() == y[i]:
+        flags[i] = 1
+hits.append(sum(flags))""",
+        "run = [0] * len(x)\nfor i in range(1, len(x)):\n    run[i] = run[i - 1] + y[i].item()\nhits.extend(run)",
+        "for i in range(1, len(x)):\n    hits.append((y[i] - y[i - 1]).abs().item())",
+        "flags = [False] * y.size(0)\nfor i, (a, b) in enumerate(zip(out.argmax(1), y)):\n    flags[i] = bool(a == b)\n"
+        "hits += flags",
+    ],
+)
+def test_what_is_filled_sample_by_sample(tmp_path: Path, zygote: Zygote | None, step: str) -> None:
+    """A list with one for each sample is as long as a rank has; the sample before is that of another rank."""
+    step = f"out = model(x)\nloss = F.cross_entropy(out, y)\n{step}\n"
+    script = trained(step, "print(sum(hits))\n", before="hits = []\n")
+    assert conftest.differences(tmp_path, zygote, script) is None
 
 
 def test_what_one_sample_decides_is_kept_for_it(tmp_path: Path) -> None:

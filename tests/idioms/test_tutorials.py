@@ -222,15 +222,23 @@ def test_a_model_is_tried_out_before_it_is_wrapped(tmp_path: Path, trial: str) -
     assert code.index("torch.rand(2, 4, 6)") < code.index("model = DDP(model)")
 
 
-def test_what_dicts_have_under_a_key(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "right",
+    [
+        'map(itemgetter("right"), scores)',
+        'map(lambda each: each["right"], scores)',
+        'right for _, right in map(itemgetter("loss", "right"), scores)',
+    ],
+)
+def test_what_dicts_have_under_a_key(tmp_path: Path, right: str) -> None:
     """`itemgetter` reads no other entries: made global where it is put, the loss would have no gradients."""
     step = 'loss = F.cross_entropy(out, y)\nrecord = {"loss": loss, "right": (out.argmax(1) == y).sum().item()}'
     step += "\nscores.append(record)"
-    after = '    print(sum(map(itemgetter("right"), scores)), sum(each["loss"].item() for each in scores))'
+    after = f'    print(sum({right}), sum(each["loss"].item() for each in scores))'
     text = script(step, f"from operator import itemgetter\n{PLAIN}", after).replace("loss.back", 'record["loss"].back')
     text, said = converted(tmp_path, text)
-    assert '{"loss": loss, "right": reduce_sum(' in text, text
-    assert "warning" not in said
+    assert f"print(reduce_sum(sum({right})), reduce_mean(" in text, text
+    assert "warning" not in said and "this rank's samples alone" not in said
 
 
 def test_variables_that_are_looked_up_by_their_names(tmp_path: Path) -> None:
