@@ -17,7 +17,7 @@ from autodist.program import Operation, Program, Region, Value, held, joined
 from autodist.solve.alone import Alone
 from autodist.solve.costs import cheapest
 from autodist.solve.demands import Demand, demands
-from autodist.solve.facts import Facts, is_mean, is_number_of_samples, is_sum
+from autodist.solve.facts import Facts, is_mean, is_number_of_samples, is_sum, is_weighted
 from autodist.solve.memories import given_to_keep, remembered
 from autodist.solve.search import Cut, Search
 from autodist.solve.written import parts_of, read_by
@@ -70,7 +70,7 @@ def _lost(facts: Facts) -> Iterator[Demand]:
     for each in facts.mixed_losses():
         demand = Demand("loss", each)
         found = list(_met(demand, facts))
-        if all(cut.is_met and (cut.is_kept or is_mean(cut.placement)) for cut in found):
+        if all(cut.is_met and (cut.is_kept or not is_weighted(cut.placement)) for cut in found):
             yield demand
 
 
