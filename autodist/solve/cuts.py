@@ -70,8 +70,13 @@ def _lost(facts: Facts) -> Iterator[Demand]:
     for each in facts.mixed_losses():
         demand = Demand("loss", each)
         found = list(_met(demand, facts))
-        if all(cut.is_met and (cut.is_kept or not is_weighted(cut.placement)) for cut in found):
+        if all(cut.is_met and (cut.is_kept or _is_evenly_reduced(cut.placement)) for cut in found):
             yield demand
+
+
+def _is_evenly_reduced(placement: Placement) -> bool:
+    """Whether it is one number or tensor on each rank, none of which counts more than another."""
+    return isinstance(placement, Partial) and not is_weighted(placement)
 
 
 def solved(

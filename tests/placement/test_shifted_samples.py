@@ -45,7 +45,7 @@ def test_what_no_reduction_gives_is_named(tmp_path: Path, shifted: str) -> None:
     ("shifted", "expected"),
     [
         ("x = x + x.mean(0)", "x = x + reduce_mean(x.mean(0))"),
-        ("x = x + 0.1 * x.mean(0)", "x = x + 0.1 * reduce_mean(x.mean(0))"),
+        ("x = x + 0.1 * x.mean(0)", "x = x + reduce_mean(0.1 * x.mean(0))"),
         ("x = x + (x.max() - x.min())", "(reduce_max(x.max()) - reduce_min(x.min()))"),
     ],
 )
