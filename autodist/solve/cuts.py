@@ -20,7 +20,7 @@ from autodist.solve.demands import Demand, demands
 from autodist.solve.facts import Facts, is_mean, is_number_of_samples, is_sum, is_weighted
 from autodist.solve.memories import given_to_keep, remembered
 from autodist.solve.search import Cut, Search
-from autodist.solve.written import parts_of, read_by
+from autodist.solve.written import parts_of, put_in, read_by
 
 OTHERWISE = "the same expression lies one way in one context and another way in another"
 ROUNDS = 6
@@ -204,6 +204,15 @@ def _returned(gathered: Sequence[Cut], program: Program) -> Iterator[tuple[Opera
                     yield user, {op}
 
 
+def _kept(nodes: set[ast.expr], program: Program) -> Iterator[tuple[Operation, set[Operation]]]:
+    """Who reads lists that something is put into which is made global there, and what that is."""
+    for user in program.operations:
+        lists = {thing for value in user.operands for thing in value.things}
+        back = {op for thing in lists for part, *_ in put_in(thing) if part in nodes for op in held(program.at(part))}
+        if back:
+            yield user, back
+
+
 def _is_inside(operation: Operation, home: ast.AST | None) -> bool:
     """Whether a function, or what is called somewhere, runs an operation."""
     return home is not None and any(home in (each.function, each.node) for each in operation.region.around())
@@ -230,7 +239,7 @@ def made_global(gathered: Sequence[Cut], program: Program, plan: Plan, lying: Pl
             if part in nodes:
                 read = dict.fromkeys(program.at(part).operations, lying)
                 taken.setdefault(user, {}).update(read)
-    for user, back in _returned(gathered, program):
+    for user, back in (*_returned(gathered, program), *_kept(nodes, program)):
         taken.setdefault(user, {}).update(dict.fromkeys(back, lying))
     given = _given(gathered, program)
     for user in program.operations if given else ():
