@@ -39,6 +39,7 @@ def previews(passes: list[Event], run: Interpreter, models: list[Model]) -> tupl
         if event.detail.spread is SAME and any(each.key in normalised for each in _normalising(event, run))
     }
     mixed = run.plan.joined or run.of("batch_statistic") or any(mixings(event.value) for event in run.of("backward"))
+    mixed = mixed or any(node in run.plan.reduced for event in passes for node in _of_classes(event))  # of even shares
     shared = [event for event in found.values() if not mixed and _is_rows_to_rows(event, run)]
     rest = [event for event in found.values() if event not in shared]
     message = (
@@ -47,6 +48,12 @@ def previews(passes: list[Event], run: Interpreter, models: list[Model]) -> tupl
     )
     concerns = [Concern("AD602", event.source, event.node, message, Severity.WARNING) for event in rest[:1]]
     return [Site(event.source, event.node) for event in shared], concerns
+
+
+def _of_classes(event: Event) -> Iterator[ast.AST]:
+    """The code of the models of a pass."""
+    classes = (each.cls for each in unwrapped(event.value) if isinstance(each, Object) and each.cls is not None)
+    return (node for each in classes for node in walk(each.node))
 
 
 def unsynchronised(passes: list[Event], run: Interpreter, models: list[Model]) -> tuple[list[Wrapping], list[Concern]]:

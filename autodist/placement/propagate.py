@@ -168,6 +168,8 @@ class _Propagation(InPlace):
             name = "torch.Tensor." + name.removeprefix(UNTOLD)  # of what is asked as a tensor is
         if name == "builtins.int" and self._whole_numbers.are(joined(operation.inputs[:1])):
             name = "builtins.float"  # it changes nothing
+        if name == "builtins.sum" and any(map(is_list, operation.inputs[1:])):
+            name = "torch.cat"  # `sum(lists, [])`
         if name.endswith(".where") and len(operation.inputs) == 1:
             name = "torch.nonzero"
         known = self._table.find("torch.Tensor.size" if name == "torch.Tensor.shape" else name)

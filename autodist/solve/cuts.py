@@ -17,10 +17,10 @@ from autodist.program import Operation, Program, Region, Value, closure, held, j
 from autodist.solve.alone import Alone
 from autodist.solve.costs import cheapest
 from autodist.solve.demands import Demand, demands
-from autodist.solve.facts import Facts, is_mean, is_number_of_samples, is_sum
+from autodist.solve.facts import Facts, is_mean, is_number_of_samples, is_sum, is_weighted
 from autodist.solve.memories import given_to_keep, remembered
 from autodist.solve.search import Cut, Search
-from autodist.solve.written import contents, parts_of, read_by
+from autodist.solve.written import contents, parts_of, put_in, read_by
 
 OTHERWISE = "the same expression lies one way in one context and another way in another"
 ROUNDS = 6
@@ -70,8 +70,13 @@ def _lost(facts: Facts) -> Iterator[Demand]:
     for each in facts.mixed_losses():
         demand = Demand("loss", each)
         found = list(_met(demand, facts))
-        if all(cut.is_met and (cut.is_kept or is_mean(cut.placement)) for cut in found):
+        if all(cut.is_met and (cut.is_kept or _is_evenly_reduced(cut.placement)) for cut in found):
             yield demand
+
+
+def _is_evenly_reduced(placement: Placement) -> bool:
+    """Whether it is one number or tensor on each rank, none of which counts more than another."""
+    return isinstance(placement, Partial) and not is_weighted(placement)
 
 
 def solved(
@@ -206,19 +211,20 @@ def _returned(gathered: Sequence[Cut], program: Program) -> Iterator[tuple[Opera
                     yield user, {op}
 
 
-def _listed(gathered: Sequence[Cut], program: Program) -> Iterator[tuple[Operation, set[Operation]]]:
-    """Who reads lists that are given what is global where it is put in, `window.append(value)`, and what that is."""
-    put = {cut.source.parents.get(each): each for cut in gathered for each in (cut.node, *cut.read)}
-    put = {call: each for call, each in put.items() if isinstance(call, ast.Call) and each in call.args}
-    for user in program.operations if put else ():
+def _kept(gathered: Sequence[Cut], program: Program) -> Iterator[tuple[Operation, set[Operation]]]:
+    """Who reads lists that something is put into which is made global there, `window.append(value)`, and what it is."""
+    nodes = {node: cut.source.parents.get(node) for cut in gathered for node in (cut.node, *cut.read)}
+    if not any(isinstance(above, (ast.Call, ast.AugAssign)) for above in nodes.values()):
+        return
+    for user in program.operations:
         pending, seen = [each for value in user.operands for each in value.things], set[object]()
         while pending:
             thing = pending.pop()
             if thing not in seen:
                 seen.add(thing)
                 pending += [inner for value in contents(thing) for inner in value.things]
-                for call in put.keys() & getattr(thing, "stores", {}).keys():
-                    yield user, set(program.at(put[call]).operations)
+                if back := {op for part, *_ in put_in(thing) if part in nodes for op in held(program.at(part))}:
+                    yield user, back
 
 
 def _is_inside(operation: Operation, home: ast.AST | None) -> bool:
@@ -247,10 +253,8 @@ def made_global(gathered: Sequence[Cut], program: Program, plan: Plan, lying: Pl
             if part in nodes:
                 read = dict.fromkeys(program.at(part).operations, lying)
                 taken.setdefault(user, {}).update(read)
-    for user, back in _returned(gathered, program):
+    for user, back in (*_returned(gathered, program), *_kept(gathered, program)):
         taken.setdefault(user, {}).update(dict.fromkeys(back, lying))
-    for user, put in _listed(gathered, program):
-        taken.setdefault(user, {}).update(dict.fromkeys(put, lying))
     given = _given(gathered, program)
     for user in program.operations if given else ():
         for region in user.region.around():

@@ -22,11 +22,12 @@ from autodist.solve.written import (
     loops_at,
     parts_apart,
     parts_of,
+    put_in,
     written,
 )
 from autodist.source import Source, all_of
 from autodist.trace.attributes import ordered
-from autodist.trace.things import Object, Sequence
+from autodist.trace.things import Object
 
 LIBRARY = frozenset("module optimizer scheduler loader dataset sampler scaler".split())
 """Roles of objects whose contents are seen to elsewhere, or are no numbers."""
@@ -336,10 +337,9 @@ class Search:
         it."""
         apart = {each for each in held(Value(things=frozenset([thing]))) if not self._facts.is_alike(each)}
         puts = []
-        for node, region in thing.stores.items() if isinstance(thing, Sequence) else ():
-            parts = [node.value] if isinstance(node, ast.AugAssign) else list(getattr(node, "args", []))
-            user = Operation(-1, "store", (), {}, region.source, node, region)
-            puts += [(part, value, user) for part in parts if apart & {*held(value := self._facts.at(part))}]
+        for part, node, region in put_in(thing):
+            if apart & {*held(value := self._facts.at(part))}:
+                puts.append((part, value, Operation(-1, "store", (), {}, region.source, node, region)))
         if not puts or not apart <= {each for _, value, _ in puts for each in held(value)}:
             return None
         return [cut for part, value, user in puts for cut in self.at(part, value, user)]

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TypeGuard
 
-from autodist.program import Operation, Value, held
+from autodist.program import Operation, Region, Value, held
 from autodist.source import children
 from autodist.trace.things import Heap, Mapping, Sequence
 
@@ -67,6 +67,13 @@ def written(thing: object, node: ast.AST | None) -> list[tuple[ast.expr, Value]]
             if len(entries) == len(names) and all(name in entries for name in names):
                 return [(part, entries[name].value) for name, part in zip(names, parts, strict=True)]
     return []
+
+
+def put_in(thing: object) -> Iterator[tuple[ast.expr, ast.AST, Region]]:
+    """What is put into a list after it was made, and where."""
+    for node, region in thing.stores.items() if isinstance(thing, Sequence) else ():
+        for part in parts_apart([node.value] if isinstance(node, ast.AugAssign) else getattr(node, "args", [])):
+            yield part, node, region
 
 
 def parts_of(node: ast.AST) -> Iterator[ast.expr]:

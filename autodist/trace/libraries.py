@@ -84,6 +84,9 @@ class Libraries(Processes):
         if roles & OBJECTS or is_class_like(name) and short not in TENSORS and root not in ("torch.nn.parameter",):
             if short != "Parameter" and not (root == "builtins" or "print" in roles):
                 return thing(self.library_object(name, roles, node, frame, inputs, keywords))
+        if "print" in roles:
+            places = node.args if isinstance(node, ast.Call) and len(node.args) == len(inputs) else [node] * len(inputs)
+            inputs = [self.shown(each, place, frame) for each, place in zip(inputs, places, strict=True)]
         self.callbacks(node, frame, [*inputs, *keywords.values()])
         if "asks_function" in roles:
             self.answered([*inputs, *keywords.values()])

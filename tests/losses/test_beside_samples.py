@@ -127,7 +127,7 @@ def test_items_of_lists_are_followed_to_the_loss(tmp_path: Path) -> None:
     [
         (
             "weight = target.clone(); weight[target == 0] = positive / (positive + negative)",
-            "weight[target == 0] = reduce_sum(positive) / reduce_sum(positive + negative)",
+            "positive, negative = reduce_sum(target.sum()), reduce_sum((1 - target).sum())",
         ),
         (
             "share = negative / (positive + negative); weight = torch.where(target > 0, share, 1 - share)",
@@ -165,7 +165,7 @@ def balanced(out, labels):
 
 """
     after, _ = conftest.converted(tmp_path, HEAD + function + TRAINING.format(loss="loss = balanced(kind, y)"))
-    assert "SumOverRanks.apply(torch.from_numpy(np.bincount(labels.numpy(), minlength=3))).numpy()" in after
+    assert "counts = reduce_sum(np.bincount(labels.numpy(), minlength=3))\n" in after
 
 
 def test_a_loop_over_losses_of_one_forward_pass(tmp_path: Path) -> None:
@@ -183,16 +183,17 @@ def test_gradients_of_a_ranks_own_are_warned_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("loss", "told"),
+    ("loss", "gathered"),
     [
         ("loss = F.cross_entropy(kind, y) if kind.std() > 1 else F.mse_loss(size, t)", True),
         ("loss = F.cross_entropy(kind, y) if epoch else F.mse_loss(size, t)", False),
         ("loss = F.cross_entropy(kind, y) + F.mse_loss(size, t); flag = 1 if kind.std() > 1 else 0", False),
     ],
 )
-def test_ranks_that_choose_other_losses_are_warned_of(tmp_path: Path, loss: str, told: bool) -> None:
-    _, messages = conftest.converted(tmp_path, HEAD + TRAINING.format(loss=loss))
-    assert ("decides on kind" in messages) is told
+def test_ranks_choose_the_loss_by_all_samples(tmp_path: Path, loss: str, gathered: bool) -> None:
+    after, messages = conftest.converted(tmp_path, HEAD + TRAINING.format(loss=loss))
+    assert ("if gather_rows(kind).std() > 1 else F.mse_loss" in after) is gathered
+    assert "decides on kind" not in messages
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,18 @@ def test_a_list_of_chosen_samples(tmp_path: Path, keep: str) -> None:
     assert "reduce_sum(len(kept))" in code or "gather_rows" in code or "computed from this rank's" in said
 
 
-def test_a_list_that_some_batches_add_to(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("keep", "shown"),
+    [
+        ("kept.append({})", "print(sum(kept) / len(kept))"),
+        ("kept += [{}]", "print(sum(kept) / len(kept))"),
+        ("kept.extend([{}])", "print(sum(kept))"),
+        ("meters.setdefault('gap', []).append({})", "print(sum(meters['gap']) / len(meters['gap']))"),
+    ],
+)
+def test_a_list_that_some_batches_add_to(tmp_path: Path, keep: str, shown: str) -> None:
     """Which batches do, all ranks decide by all samples; the largest one of all is kept."""
-    keep = "if (y > 0).any():\n        kept.append(gap)"
-    code, said = converted(tmp_path, SCRIPT.format(keep=keep, shown="print(sum(kept) / len(kept))"))
-    assert "if reduce_max((y > 0).any()):\n        kept.append(reduce_max(gap))" in code
-    assert "computed from this rank's samples alone: gather" in said
+    text = SCRIPT.format(keep="if (y > 0).any():\n        " + keep.format("gap"), shown=shown)
+    code, said = converted(tmp_path, text)
+    assert "if reduce_max((y > 0).any()):\n        " + keep.format("reduce_max(gap)") in code
+    assert "computed from this rank's samples alone" not in said

@@ -244,7 +244,7 @@ for x, y in loader:
         ("with torch.no_grad():\n        scale = each.mean()\n    loss = (each / scale).mean()", ["scale"]),
         ("loss = (each / each.mean()).mean()", []),
         ("loss = each.mean() + each.max()", []),
-        ("loss = (each * mask / mask.sum()).sum()", []),
+        ("loss = (each * mask / mask.sum()).sum()", ["mask.sum()"]),
         ("loss = (each * mask).mean()", []),
         ("loss = (each * mask / mask.std()).sum() / len(x)", []),
         ("loss = each.mean() * torch.exp(mask.mean())", ["mask.mean()"]),

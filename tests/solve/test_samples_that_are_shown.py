@@ -21,7 +21,6 @@ from autodist.solve.sources import sources
         ("print(x[0] + x[1])", ["rows x"]),
         ("print((x - x.mean(0))[0])", ["mean x.mean(0)"]),
         ("print(x.flip(0)[0])", ["rows x"]),
-        ("g = torch.autograd.grad(loss, x)[0]\nprint(g.norm())", ["rows g"]),
         ("if x[0, 0] > 1:\n" + STEP + "    break", ["rows x"]),
     ],
 )

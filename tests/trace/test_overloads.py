@@ -175,7 +175,9 @@ def test_what_training_and_evaluation_add_up(tmp_path: Path) -> None:
     """The numbers of the evaluation, which every rank has of all samples, were multiplied as those of training are."""
     after, report = converted(tmp_path, ADDED)
     assert "other.count * dist.get_world_size()" not in after
-    assert "self.count, computed from this rank's samples alone" in report
+    assert "stats += Stats(reduce_sum(loss.item() * len(x)), len(x) * dist.get_world_size())" in after
+    assert "stats += Stats(nn.functional.mse_loss(model(x), y).item() * len(x), len(x))" in after
+    assert "computed from this rank's samples alone" not in report
 
 
 BARE = """\
