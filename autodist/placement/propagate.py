@@ -418,9 +418,11 @@ class _Propagation(InPlace):
             return (None, None) if unknown else (Replicate(), None)
         each = arguments.listed(operation, known) and not self._is_one_for_each(operation.inputs[0])
         if each and not self._has_each(operation.inputs[0]):
-            if self._picked(operation.inputs[0]) and known.cls == "reduction":
+            counts = known.kind == "sum" and not any(held(operation.inputs[0]))  # `sum(1 for label in labels if label)`
+            if self._picked(operation.inputs[0]) and known.cls == "reduction" and not counts:
                 return PerRank(known.name, "ranks put different numbers of values into that list"), sizes[0]
-            return self._of_list(operands[0].placement, known), sizes[0]
+            if not self._picked(operation.inputs[0]):
+                return self._of_list(operands[0].placement, known), sizes[0]
         if known.cls == "same" and known.parameters and not any(isinstance(e.placement, Shard) for e in operands):
             operands, sizes = operands[known.parameters["of"] :], sizes[:1]  # `x.copy_(y)`
             if not operands:  # `x.fill_(0)`

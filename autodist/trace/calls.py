@@ -48,6 +48,22 @@ def _having(name: str, base: Value) -> list[Any]:
     return [each for each in things if defined.get(each, True)] if any(defined.values()) else things
 
 
+def _takes(called: Any, inputs: Row[Value], keywords: Keywords) -> bool:
+    """Whether a function or a class of the project takes such a call: of several that may stand in one place, `kinds[
+    kind](model, train, test)`, others are not meant."""
+    made = called.find("__init__") if isinstance(called, Class) else None
+    functions = made[1].things if made is not None else [called]
+    specs = [each.node.args for each in functions if isinstance(each, Function)]
+    if len(specs) != 1 or REST in keywords or NAMED_REST in keywords:
+        return True
+    spec, number = specs[0], len(inputs) + (made is not None)
+    names = [each.arg for each in (*spec.posonlyargs, *spec.args)]
+    known = {*names[number:], *(each.arg for each in spec.kwonlyargs)}
+    if number > len(names) and spec.vararg is None or not (spec.kwarg is not None or keywords.keys() <= known):
+        return False
+    return keywords.keys() >= {*names[number : len(names) - len(spec.defaults)]}
+
+
 class Calls(Attributes):
     """Call expressions."""
 
@@ -140,8 +156,8 @@ class Calls(Attributes):
 
     def call(self, callee: Value, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
         """What a call gives, of whatever is called."""
-        result = EMPTY
-        for each in ordered(callee.things):
+        result, several = EMPTY, ordered(callee.things)
+        for each in [each for each in several if _takes(each, inputs, keywords)] or several:
             result |= self._call_one(each, node, frame, inputs, keywords)
         if callee.operations:
             result |= self.record("call", node, frame, [Value(callee.operations), *inputs], keywords)

@@ -216,11 +216,17 @@ class Containers(Names):
         for each in listed if listed is not None else [self.element(value, node, frame)]:
             self.grow(made, each, "append" if listed is not None else method)
 
-    def chosen(self, one: Value, other: Value, test: Value) -> None:
-        """Note what a test chooses: of two lists the one to put something into."""
+    def chosen(self, one: Value, other: Value, test: Value, node: ast.AST, frame: Frame, name: str = "") -> Value:
+        """Note what a test chooses: of two lists the one to put something into; of two numbers one, `1 if a == b else
+        0`, which is computed from what the test is then."""
         for each in one.things ^ other.things:
             if isinstance(each, Heap):
                 each.choose(test)
+        told = one.constants and other.constants and one != other and not one.operations | other.operations
+        numbers = told and all(kind in (int, float, bool) for kind, _ in one.constants | other.constants)
+        if not numbers or not any(each.is_tensor for each in test.operations):
+            return EMPTY
+        return self.record("operator.choice", node, frame, [test], tag=name)
 
     def _pick(self, made: Sequence) -> None:
         """Note what decides how much is put into a list, or taken off it, here."""

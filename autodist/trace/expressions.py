@@ -204,8 +204,7 @@ class Expressions(Containers):
             body = self.eval(node.body, frame)
         with self.within("branch", node.orelse, frame, test):
             other = self.eval(node.orelse, frame)
-        self.chosen(body, other, test)
-        return body | other
+        return self.chosen(body, other, test, node, frame) or body | other
 
     def decided(self, node: ast.expr, test: Value, frame: Frame) -> bool | None:
         """Which way a branch goes. What a setting of the script says, a constant of a module, may change."""

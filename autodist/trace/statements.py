@@ -252,9 +252,9 @@ class Statements(Expressions):
         else:
             other = True
         if falls and other:
-            for name in after.keys() & frame.names.keys() if test.operations else ():
-                self.chosen(after[name], frame.names[name], test)
-            frame.names = merged(after, frame.names)
+            names = sorted(after.keys() & frame.names.keys()) if test.operations else ()
+            told = {name: self.chosen(after[name], frame.names[name], test, node, frame, name) for name in names}
+            frame.names = merged(after, frame.names) | {name: each for name, each in told.items() if each}
         elif falls:
             frame.names = after
         return falls or other

@@ -173,6 +173,30 @@ def test_samples_of_a_list_that_a_condition_holds_for_are_counted_over_all_ranks
     assert f"print(reduce_sum({shown}))" in after
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "1 if a == b else 0 for a, b in zip(guesses, labels)",
+        "int(a == b) for a, b in zip(guesses, labels)",
+        "False if a != b else True for a, b in zip(guesses, labels)",
+    ],
+)
+def test_numbers_that_a_test_chooses_are_of_its_samples(tmp_path: Path, flags: str) -> None:
+    """Constants that are chosen had been taken for what all ranks have."""
+    script = COUNTED.format(shown="sum(flags) / len(flags)").replace("    print(", f"    flags = [{flags}]\n    print(")
+    after, said = conftest.converted(tmp_path, script)
+    assert "print(reduce_mean(sum(flags) / len(flags)))" in after and "from this rank's samples alone" not in said
+
+
+@pytest.mark.parametrize(
+    "body", ["hits += 1 if a == b else 0", "hit = 0\n{0}if a == b:\n{0}    hit = 1\n{0}hits += hit"]
+)
+def test_numbers_that_a_test_chooses_are_added_up(tmp_path: Path, body: str) -> None:
+    loop = f"    hits = 0\n    for a, b in zip(guesses, labels):\n        {body.format(' ' * 8)}\n    print("
+    after, _ = conftest.converted(tmp_path, COUNTED.format(shown="hits").replace("    print(", loop))
+    assert "print(reduce_sum(hits))" in after and "gather_rows" not in after
+
+
 def test_loss_over_the_samples_of_a_list_that_a_condition_holds_for_is_told(tmp_path: Path) -> None:
     """A rank may have none, of which `sum([])` is a number without a gradient."""
     step = "each = nn.functional.cross_entropy(out, y, reduction='none')\n        hard = [l for l in each if l > 1]\n"

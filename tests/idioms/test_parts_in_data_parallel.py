@@ -6,7 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import converted
+from conftest import converted, differences
+
+from autodist.verify.launch import Zygote
 
 HEAD = """\
 import os
@@ -337,24 +339,21 @@ for epoch in range(2):
 
 
 @pytest.mark.parametrize(
-    ("report", "expected"),
+    ("report", "shown"),
     [
-        (
-            "print(phase, hits / (8 * batches))",
-            'print(phase, (reduce_sum(hits) if phase == "train" else hits) / (8 * batches))',
-        ),
-        (
-            "running = 100.0 * hits / (8 * batches)\n                print(running)",
-            'running = 100.0 * (reduce_sum(hits) if phase == "train" else hits) / (8 * batches)',
-        ),
+        ("print(phase, hits / (8 * batches))", "hits"),
+        ("running = 100.0 * hits / (8 * batches)\n                print(running)", "running"),
     ],
 )
 def test_a_running_accuracy_is_of_all_ranks_where_they_share_a_phase(
-    tmp_path: Path, report: str, expected: str
+    tmp_path: Path, zygote: Zygote | None, report: str, shown: str
 ) -> None:
-    code, said = converted(tmp_path, HEAD + PHASES.format(report=report))
-    assert expected in code and "alone" not in said
-    assert 'if phase == "train":\n            hits = reduce_sum(hits)\n' in code
+    script = HEAD.replace("import imageio\n", "").replace("import torchvision\n", "") + PHASES.format(report=report)
+    code, said = converted(tmp_path, script)
+    for each in (shown, "hits"):
+        shared = f"reduce_sum({each}) if isinstance(loaders[phase].sampler, DistributedSampler) else {each}\n"
+        assert f"total_{each} = {shared}" in code
+    assert "alone" not in said and differences(tmp_path, zygote, script) is None
 
 
 STAGES = """\

@@ -51,9 +51,9 @@ HEAD = (
         ("x.add_(1)\nresult = x", {"torch.Tensor.add_"}),
         ("x[0] = 1\nresult = x", {"setitem"}),
         # branches
-        ("result = 1 if flag else 2", {1, 2}),
-        ("if flag:\n    result = 1\nelse:\n    result = 2", {1, 2}),
-        ("result = 1\nif flag:\n    result = 2", {1, 2}),
+        ("result = 1 if flag else 2", {"operator.choice"}),
+        ("if flag:\n    result = 1\nelse:\n    result = 2", {"operator.choice"}),
+        ("result = 1\nif flag:\n    result = 2", {"operator.choice"}),
         ("if True:\n    result = 1\nelse:\n    result = 2", {1}),
         ("y = None\nif y is None:\n    y = 3\nresult = y", {3}),
         ("y = None if flag else 2\nif y is not None:\n    result = y\nelse:\n    result = 0", {0, 2}),
