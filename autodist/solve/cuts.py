@@ -70,15 +70,14 @@ def _lost(facts: Facts) -> Iterator[Demand]:
     for each in facts.mixed_losses():
         demand = Demand("loss", each)
         found = list(_met(demand, facts))
-        if all(cut.is_met and (cut.is_kept or _is_evenly_reduced(cut.placement)) for cut in found):
+        even = (cut.is_kept or _is_evenly_reduced(cut.placement) and not facts.counts(cut.node) for cut in found)
+        if all(cut.is_met for cut in found) and all(even):
             yield demand
 
 
 def _is_evenly_reduced(placement: Placement) -> bool:
-    """Whether it is one number or tensor on each rank, none of which counts more than another, and no number of
-    samples, by which a rank's own are laid out."""
-    counted = is_sum(placement) and is_number_of_samples(placement)
-    return isinstance(placement, Partial) and not (is_weighted(placement) or counted)
+    """Whether it is one number or tensor on each rank, none of which counts more than another."""
+    return isinstance(placement, Partial) and not is_weighted(placement)
 
 
 def solved(
@@ -216,7 +215,7 @@ def _returned(gathered: Sequence[Cut], program: Program) -> Iterator[tuple[Opera
 def _kept(gathered: Sequence[Cut], program: Program) -> Iterator[tuple[Operation, set[Operation]]]:
     """Who reads lists that something is put into which is made global there, `window.append(value)`, and what it is."""
     nodes = {node: cut.source.parents.get(node) for cut in gathered for node in (cut.node, *cut.read)}
-    if not any(isinstance(above, (ast.Call, ast.AugAssign)) for above in nodes.values()):
+    if not any(isinstance(above, (ast.Call, ast.AugAssign, ast.List, ast.Tuple)) for above in nodes.values()):
         return
     for user in program.operations:
         pending, seen = [each for value in user.operands for each in value.things], set[object]()

@@ -17,7 +17,7 @@ from autodist.solve.alone import Alone
 from autodist.solve.demands import SHOWN, Demand
 from autodist.solve.steps import Steps, all_held, changes_in_place, given
 from autodist.solve.written import contents, is_flat, read_by
-from autodist.source import Source
+from autodist.source import Source, all_of
 from autodist.trace.things import Function, Mapping, Object, Sequence
 
 LEARNT = "losses are computed from it: no gradient would flow through the reduced value, nor samples fit a rank's own"
@@ -248,6 +248,12 @@ class Facts:
 
     def _is_loader(self, node: ast.AST) -> bool:
         return any("loader" in getattr(each, "roles", ()) for each in self.at(node).things)
+
+    def counts(self, node: ast.AST) -> bool:
+        """Whether an expression tells how many numbers a rank has, by which its own are laid out: `len(x) // 2`"""
+        inner = {op for each in all_of(node, ast.expr) for op in self.at(each).operations}
+        known = [self._table.find(each.name) for each in inner if not self.is_alike(each)]
+        return any(each is not None and each.cls == "length" for each in known)
 
     def is_number(self, operation: Operation) -> bool:
         """Whether it gives one number, as far as is known."""
