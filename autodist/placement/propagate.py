@@ -397,7 +397,8 @@ class _Propagation(InPlace):
             if known.cls == "add" and self._is_only_begun(value):
                 continue
             size = self._found.size(value)
-            listed = known.cls in ("stack", "concatenate") or arguments.listed(operation, known)
+            listed = arguments.listed(operation, known) and not self._has_each(operation.inputs[0])
+            listed = listed or known.cls in ("stack", "concatenate")
             if size and value.things and not value.operations and listed:
                 size = size[1:]  # of what is listed
             if size is None and call.equation and "..." not in call.equation and known.cls == "contraction":
