@@ -251,8 +251,10 @@ class Facts:
 
     def counts(self, node: ast.AST) -> bool:
         """Whether an expression tells how many numbers a rank has, by which its own are laid out: `len(x) // 2`"""
-        inner = {op for each in all_of(node, ast.expr) for op in self.at(each).operations}
-        known = [self._table.find(each.name) for each in inner if not self.is_alike(each)]
+        inner = {op for each in all_of(node, ast.expr) for op in self.at(each).operations if not self.is_alike(op)}
+        if any(is_sum(self.lies(each)) and is_number_of_samples(self.lies(each)) for each in inner):
+            return True
+        known = [self._table.find(each.name) for each in inner]
         return any(each is not None and each.cls == "length" for each in known)
 
     def is_number(self, operation: Operation) -> bool:
