@@ -113,7 +113,8 @@ def solved(
         if not now:
             break
         plan = made_global(now, program, plan)
-    chosen = {node: each for node, each in chosen.items() if not _is_in_vain(each, left, program)}
+    lost = {each.demand for each in left if each.is_behind}  # what was begun for these is of no use
+    chosen = {node: each for node, each in chosen.items() if not (each.is_behind and each.demand in lost)}
     assert placements is not None
     facts = Facts(program, placements, alone, frozenset(chosen))
     for each in [*chosen.values()]:
@@ -123,14 +124,6 @@ def solved(
         else:  # ranks that do not come there would be waited for
             left.append(replace(chosen.pop(each.node), placement=next(e.placement for e in around if not e.is_met)))
     return [*chosen.values(), *left]
-
-
-def _is_in_vain(cut: Cut, left: Sequence[Cut], program: Program) -> bool:
-    """Whether it was made global for what nothing makes global after all."""
-    lost = [each for each in left if each.is_behind and cut.is_behind and each.demand == cut.demand]
-    read = {op for node in (cut.node, *cut.read) for op in program.at(node).operations}
-    below = program.depending(read) if lost else set()
-    return any(not below.isdisjoint(held(program.at(each.node))) for each in lost)
 
 
 def _without_counts(

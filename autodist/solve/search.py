@@ -31,6 +31,8 @@ from autodist.trace.things import Object
 
 LIBRARY = frozenset("module optimizer scheduler loader dataset sampler scaler".split())
 """Roles of objects whose contents are seen to elsewhere, or are no numbers."""
+TEXTS = ("str.format", "str.join", "builtins.str", "builtins.repr", "json.dumps")
+"""Ends of the names of operations that put texts together."""
 NESTED = "it holds lists or objects that hold it"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -181,6 +183,8 @@ class Search:
             numbers = [each for each in found if isinstance(each.placement, Partial)]
             if lost_too := [each for each in found if not each.is_met]:  # the samples of others alone would not fit
                 found = lost_too
+            if any(each.name.endswith(TEXTS) for each in value.operations):
+                return found  # each of what a text is put together of stands for itself
             return [replace(each, is_behind=True) for each in numbers or found]  # samples, if these do not suffice
         if self._facts.is_bound_alone(node, user):
             lost = PerRank(user.name, ALONE)
