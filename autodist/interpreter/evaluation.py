@@ -99,8 +99,8 @@ class Evaluation(Single, Overloads):
         if reduced:
             kept = frozenset(t for t in value.things if not isinstance(t, Parameters))
             rows = frozenset([Gathered(node)]) if value.spread is ROWS and plan.wholes is None else frozenset()
-            rows |= {each for each in value.origins if isinstance(each, Amplified)}
-            value = Value(kept if not value.spread.is_local else frozenset(), models=value.models, origins=rows)
+            origins = rows | {each for each in value.origins if isinstance(each, Amplified)}
+            value = Value(kept if not value.spread.is_local else frozenset(), models=value.models, origins=origins)
         if node in plan.joined:
             if self._counts_some(node, value):
                 value = value.but(spread=SUM)

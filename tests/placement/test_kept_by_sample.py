@@ -349,7 +349,11 @@ LEARNT = {
         "each.mean()",
         "scores.update({k: v for k, v in zip(n.tolist(), each.tolist())})",
     ),
-    "which samples come next, of an array": ("scores = np.zeros(64)", "each.mean()", "scores[n] = each.detach().numpy()"),
+    "which samples come next, of an array": (
+        "scores = np.zeros(64)",
+        "each.mean()",
+        "scores[n] = each.detach().numpy()",
+    ),
     "which samples come next, of a tensor": (
         "scores = torch.zeros(64)",
         "each.mean()",
