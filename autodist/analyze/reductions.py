@@ -167,7 +167,7 @@ def _lying(program: Program, run: Interpreter, given: Sources, plan: Plan, nodes
         shard = Shard(given.axis)
         tuples = [each for each in told if not program.at(each).operations]  # `x, y = next(batches)`
         handed = {op: shard for each in tuples for op in held(program.at(each)) if op.is_tensor}
-        lying = made_global(at(told), program, replace(lying, placed=weighed | divided | handed), shard)
+        lying = made_global(at(told), program, replace(lying, placed={**weighed, **divided, **handed}), shard)
     return made_global(at(nodes), program, lying)
 
 

@@ -65,6 +65,20 @@ class PerRank:
 Placement: TypeAlias = Replicate | Shard | Partial | Each | PerRank
 
 
+PIECES = "pieces"
+"""Counts the samples of pieces of which it is told how large they are, `x.split(4)`: all ranks together have as many as
+one process, of other samples."""
+
+
+def piecewise(placement: Placement) -> Placement:
+    """What is computed of such a piece: a sum or mean over its samples, which loops add up."""
+    if not isinstance(placement, Partial):
+        return placement
+    if placement.exponent or not is_linear(placement):
+        return PerRank("split", "the pieces of a rank have other samples than those of one process")
+    return Each(PIECES)
+
+
 def is_linear(placement: Placement) -> bool:
     """Whether what is linear in the ranks' values is so in the global value: sums and means over the ranks."""
     return isinstance(placement, Partial) and placement.reduce in ("sum", "mean")

@@ -15,7 +15,19 @@ from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
 from autodist.placement.between_ranks import gives_rank, rank
 from autodist.placement.call import ROWS, Call, Operand
 from autodist.placement.in_place import InPlace
-from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, counted, multiple, times
+from autodist.placement.lattice import (
+    PIECES,
+    Each,
+    Partial,
+    PerRank,
+    Placement,
+    Replicate,
+    Shard,
+    counted,
+    multiple,
+    piecewise,
+    times,
+)
 from autodist.placement.placements import Placements, joint
 from autodist.placement.plan import Plan, Sharded, changed
 from autodist.placement.reading import SOURCES, is_list, shaped
@@ -231,6 +243,8 @@ class _Propagation(InPlace):
             return (None if waits else Each(counted(placement)) if counted(placement) else placement or Replicate()), ()
         if over.operations and all(each.name == FIELDS for each in over.operations):
             return placement, None
+        if (piece := self._piece(over)) is not None:
+            return piece, sizes
         if isinstance(placement, Shard) and not any(self._gives_several(each) for each in over.operations):
             placement = Each(placement.rows) if placement.axis == 0 else replace(placement, axis=placement.axis - 1)
         several = any(self._gives_several(each) for each in over.operations)
@@ -364,7 +378,8 @@ class _Propagation(InPlace):
         axis = axis % lengths.pop() if axis < 0 and len(lengths) == 1 and lengths != {0} else axis
         if axis not in sharded:
             return self._longest(operation, shapes[0].inputs[0], axis)
-        return Partial("sum", sharded[axis])
+        counts = Partial("sum", sharded[axis])
+        return piecewise(counts) if sharded[axis] == PIECES else counts
 
     def _known(self, operation: Operation, known: operations.Operation) -> tuple[Placement | None, Sizes]:
         if known.cls == "length" and operation.inputs:

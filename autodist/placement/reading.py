@@ -10,7 +10,17 @@ from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.placement.along import BY_PLACE
 from autodist.placement.call import ROWS, Call
-from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, counted, is_multiple
+from autodist.placement.lattice import (
+    PIECES,
+    Each,
+    Partial,
+    PerRank,
+    Placement,
+    Replicate,
+    Shard,
+    counted,
+    is_multiple,
+)
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
 from autodist.placement.shapes import Sizes
@@ -99,6 +109,7 @@ class Reading:
         """What counts the elements of a list that has one for each of a rank's samples."""
         one = self._found.joint(held(value))
         told = one.loop if isinstance(one, Each) and one.loop not in ("range", "loader") else ROWS
+        told = f"number of {PIECES}" if told == PIECES else told
         return self._picked(value) or told
 
     def _size_as(self, size: Value, counts: bool) -> Placement | None:
@@ -118,6 +129,22 @@ class Reading:
         batches = any(each.name in LOADED or each in self._plan.placed for each in several)
         batches = batches or any(each.name == FIELDS for each in loop.subject.operations)
         return not (tuples or batches) and over.axis == 0
+
+    def _piece(self, over: Value) -> Shard | None:
+        """One of the pieces that a loop takes a rank's samples in: as many pieces as in one process, `x.chunk(4)`, or
+        as large ones."""
+        kinds = {each.name.rpartition(".")[2] for each in over.operations}
+        if kinds not in ({"split"}, {"chunk"}):
+            return None
+        for each in over.operations:
+            known, told = self._table.find(each.name), each.inputs[1] if len(each.inputs) > 1 else Value()
+            axis = arguments.call(each, known).axis if known is not None else -1
+            alike = (
+                self._operand(told) in (None, Replicate()) and not told.things and (told.constants or told.operations)
+            )
+            if self._operand(each.inputs[0]) != Shard(0) or axis not in (None, 0) or not alike:
+                return None
+        return Shard(0, rows=PIECES) if kinds == {"split"} else Shard(0)
 
     def _gives_several(self, operation: Operation) -> bool:
         if operation.name == "getitem" and operation.inputs[1].operation is not None:  # `skipped[::-1]`

@@ -8,7 +8,18 @@ from dataclasses import replace
 from autodist.operations import Operation
 from autodist.placement import along, between_ranks, by_number, layout, products, samples, sizes
 from autodist.placement.call import Call, Operand
-from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, counted, times
+from autodist.placement.lattice import (
+    PIECES,
+    Each,
+    Partial,
+    PerRank,
+    Placement,
+    Replicate,
+    Shard,
+    counted,
+    piecewise,
+    times,
+)
 
 FUNCTIONS: Mapping[str, Callable[[Call], Placement]] = {
     "same": by_number.same,
@@ -112,7 +123,8 @@ def transfer(operation: Operation, call: Call) -> Placement:
         )
     if isinstance(result, PerRank) and result.operation == "join":
         return call.apart(result.reason)
-    return result
+    pieces = any(isinstance(each.placement, Shard) and each.placement.rows == PIECES for each in call.operands)
+    return piecewise(result) if pieces else result
 
 
 DIVIDED = frozenset("same linear add divide reduction view flatten squeeze unsqueeze container".split())
@@ -126,12 +138,16 @@ def _of_each(operation: Operation, call: Call) -> Placement:
         above, below = (each.placement for each in call.operands)
         if above is samples[0] and (count := counted(below)):
             return replace(above, over=count)
-    if {each.over for each in samples} != {""} and (operation.cls not in DIVIDED or len(set(samples)) > 1):
+    overs = [each.over for each in samples if each.over]
+    scaled = operation.cls == "multiply" and len(overs) == 1
+    if overs and not scaled and (operation.cls not in DIVIDED or len(set(samples)) > 1):
         return call.apart("one sample is divided by how many each rank has of its own")
+    if any(each.loop == PIECES for each in samples) and operation.cls not in DIVIDED | {"multiply"}:
+        return call.apart("the pieces of a rank have other samples than those of one process")
     for each in call.operands:
         if not isinstance(each.placement, (Each, Replicate)):
             return call.apart("one sample meets what is computed of others")
-    return next(each.placement for each in call.operands if isinstance(each.placement, Each))
+    return max(samples, key=lambda each: bool(each.over))
 
 
 def _in_order(operand: Operand) -> Operand:

@@ -259,6 +259,34 @@ def test_parts_of_a_batch_by_how_many_samples_it_has(tmp_path: Path, share: str)
     assert "reduce_mean(total)" in code and "(loss * " not in code
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        "F.cross_entropy(out, ys, reduction='sum') / x.size(0)",
+        "F.cross_entropy(out, ys) * len(xs) / len(x)",
+        "len(xs) / len(x) * F.cross_entropy(out, ys)",
+    ],
+)
+def test_pieces_that_are_differentiated_one_by_one(tmp_path: Path, zygote: Zygote, part: str) -> None:
+    step = (
+        "total, hits = 0, 0\noptimizer.zero_grad()\nfor xs, ys in zip(x.split(2), y.split(2)):\n    out = model(xs)\n"
+        f"    loss = {part}\n    loss.backward()\n    total += loss.item()\n"
+        "    hits += (out.argmax(1) == ys).sum().item()\nprint(total, hits)\noptimizer.step()"
+    )
+    before = script(step)
+    tail = (
+        "        optimizer.zero_grad()\n        loss.backward()\n        optimizer.step()\n        print(loss.item())\n"
+    )
+    assert differences(tmp_path, zygote, before.replace(tail, "")) is None
+
+
+def test_the_worst_of_pieces_is_said(tmp_path: Path) -> None:
+    """They have other samples than those of one process."""
+    step = "loss = F.cross_entropy(model(x), y)\nworst = 0\n"
+    step += "for xs in x.split(2):\n    worst = max(worst, xs.mean().item())"
+    assert "AD601 reports" in said(tmp_path, f"{step}\nprint(worst)")[1]
+
+
 def test_a_learning_rate_that_is_set_by_hand(tmp_path: Path) -> None:
     step = (
         "loss = F.cross_entropy(model(x), y)\nfor group in optimizer.param_groups:\n"
