@@ -9,7 +9,7 @@ from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
 from autodist.placement.arguments import is_whole, keys_of
 from autodist.placement.lattice import Each, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.shapes import Sizes
-from autodist.program import Value
+from autodist.program import EMPTY, Value, held
 
 WHOLE = (None, None, None)
 
@@ -24,7 +24,7 @@ def subscript(
     """The placement and the sizes of `x[key]`; ``lies`` says how a key lies, and ``size`` how large it is."""
     keys = keys_of(key)
     sharded = placement.axis if isinstance(placement, Shard) else None
-    axis, shard = 0, None
+    axis, shard, counts_all = 0, None, False
     result: list[int | None] = []
     for place, each in enumerate(keys):
         if each.constant is None:
@@ -38,6 +38,12 @@ def subscript(
                 shard = len(result) if axis == sharded else shard
                 result.append(sizes[axis])
                 axis += 1
+            continue
+        if axis == sharded and isinstance(placement, Shard) and _counts_all(each, placement.rows, lies):
+            shard, counts_all = len(result), True
+            result.append(None)
+        if counts_all and (axis == sharded or lies(each) == Shard(0)):  # `out[range(len(y)), y]`
+            axis += 1
             continue
         lying = lies(each) if sharded is None and (each.operations or each.things) else None
         if isinstance(lying, Each) and isinstance(placement, Replicate):  # `text[start : start + length]`
@@ -91,3 +97,14 @@ def _along(
         kept = not key.operations or size(key) != ()
         return kept, None if chosen is None or isinstance(chosen, Replicate) else SAMPLES_BESIDE
     return True, None if isinstance(chosen, Shard) and chosen.axis == 0 else BY_PLACE
+
+
+def _counts_all(key: Value, at: str, lies: Callable[[Value], Placement | None]) -> bool:
+    """Whether it tells the places of all samples that ``at`` counts, in their order: `range(len(x))`"""
+    counting = [*held(key)]
+    if not counting or any(getattr(each, "picked", EMPTY) for each in key.things):
+        return False
+    names = {each: ".arange" if each in key.operations else "range.index" for each in counting}
+    bounds = [each.inputs for each, name in names.items() if each.name.endswith(name)]
+    begin = len(bounds) == len(counting) and all(len(e) == 1 or len(e) == 2 and e[0].constant == 0 for e in bounds)
+    return begin and all(counted(lies(each[-1])) == at for each in bounds)

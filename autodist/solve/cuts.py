@@ -76,8 +76,10 @@ def _lost(facts: Facts) -> Iterator[Demand]:
 
 
 def _is_evenly_reduced(placement: Placement) -> bool:
-    """Whether it is one number or tensor on each rank, none of which counts more than another."""
-    return isinstance(placement, Partial) and not is_weighted(placement)
+    """Whether it is one number or tensor on each rank, none of which counts more than another, and no number of samples,
+    by which a rank's own are laid out."""
+    counts = is_sum(placement) and is_number_of_samples(placement)
+    return isinstance(placement, Partial) and not is_weighted(placement) and not counts
 
 
 def solved(
@@ -93,14 +95,13 @@ def solved(
     chosen: dict[ast.expr, Cut] = {}
     left: list[Cut] = []
     placements: Placements | None = None
-    for at in range(ROUNDS):
+    for _ in range(ROUNDS):
         placements = as_reported(program, plan, catalog, placements)
-        if not at:
-            plan = _going_on_alike(program, plan, placements)
-            placements = as_reported(program, plan, catalog, placements)
+        if (alike := _going_on_alike(program, plan, placements)) != plan:
+            placements = as_reported(program, alike, catalog, placements)
         settled = frozenset(node for each in chosen.values() for node in (each.node, *each.read))
         fresh = [each for each in cuts(program, placements, alone, settled, asked, training) if each.node not in chosen]
-        fresh = _without_counts(fresh, placements, program, plan, catalog)
+        fresh = _without_counts(fresh, placements, program, alike, catalog)
         met = [each for each in fresh if each.is_met]
         left = [each for each in fresh if not each.is_met]
         entered = {region.function for region in _given(met, program)}
@@ -131,16 +132,17 @@ def _without_counts(
 ) -> list[Cut]:
     """Some cuts, without numbers of samples that losses are no means with: by which a rank's own samples are laid out,
     or picked."""
-    counts = [each for each in fresh if each.is_met and is_number_of_samples(each.placement)]
-    losses = [each for each in fresh if each.demand.kind == "loss"]
+    met = [each for each in fresh if each.is_met and is_sum(each.placement)]
+    counts = [each for each in met if is_number_of_samples(each.placement)]
+    of_losses = [each for each in counts if each.demand.kind == "loss"]
     if not counts:
         return fresh
     tried = as_reported(program, made_global(counts, program, plan), catalog, placements)
     if len(tried.mixed) > len(placements.mixed):
         lost = PerRank("count", OTHERWISE)
         return [replace(each, placement=lost) if each in counts else each for each in fresh]
-    helps = not placements.mixed or len(tried.mixed) < len(placements.mixed) or not set(losses) & set(counts)
-    return fresh if helps else [each for each in fresh if each not in losses]
+    helps = not placements.mixed or len(tried.mixed) < len(placements.mixed)
+    return fresh if helps else [each for each in fresh if each not in of_losses]
 
 
 def _going_on_alike(program: Program, plan: Plan, placements: Placements) -> Plan:

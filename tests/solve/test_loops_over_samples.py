@@ -156,3 +156,14 @@ def test_a_function_is_given_what_is_global_where_it_is_given_other_things_too()
 )
 def test_texts_that_samples_choose_are_theirs(shown: str, global_: list[str]) -> None:
     assert wanted(step(f"print({shown})"), "names = ['cat', 'dog', 'cow']") == global_
+
+
+@pytest.mark.parametrize(
+    "places",
+    ["range(len(y))", "range(x.shape[0])", "list(range(y.size(0)))", "torch.arange(len(x))", "np.arange(0, len(x))"],
+)
+def test_a_number_of_each_sample_is_taken_by_the_places_of_all(places: str) -> None:
+    text = step(
+        f"print(out[{places}, y].max())", f"kept = out.clone()\n    kept[{places}, y] = 0\n    print(kept.sum())"
+    )
+    assert wanted(text) == [f"max out[{places}, y].max()", "sum kept.sum()"]
