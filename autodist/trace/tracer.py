@@ -22,8 +22,8 @@ class Tracer(Libraries):
             if not self.program.of("backward"):  # a launcher or a framework may call what the script does not
                 for value in list(self.main.frame.names.values()):
                     for each in value.things:
-                        if isinstance(each, Function) and each.node not in self.entered:
-                            self.call(thing(each), each.node, self.main.frame, [], {})
+                        if isinstance(each, Function):
+                            self.callbacks(each.node, self.main.frame, [thing(each)])
             for heap in self.heaps:  # hold what their tensors hold in the end
                 heap.replace(self.current)
         except (Interrupted, RecursionError):
