@@ -76,8 +76,8 @@ def _lost(facts: Facts) -> Iterator[Demand]:
 
 
 def _is_evenly_reduced(placement: Placement) -> bool:
-    """Whether it is one number or tensor on each rank, none of which counts more than another, and no number of samples,
-    by which a rank's own are laid out."""
+    """Whether it is one number or tensor on each rank, none of which counts more than another, and no number of samples
+    by which each rank lays out its own."""
     counts = is_sum(placement) and is_number_of_samples(placement)
     return isinstance(placement, Partial) and not is_weighted(placement) and not counts
 
