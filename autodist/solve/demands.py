@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autodist.operations import Table
-from autodist.program import BATCH, CHOSEN, Operation, Program
+from autodist.program import BATCH, CHOSEN, Operation, Program, Value
 from autodist.solve.alone import Alone
 from autodist.trace.things import Object
 
@@ -102,7 +102,14 @@ def _is_handed_over(operation: Operation, program: Program, table: Table) -> boo
     )
     if made or module or program.users[operation] or not isinstance(operation.node, ast.Call):
         return False
+    if operation.name.endswith((".append", ".extend")) and _is_list(operation.inputs[0]):
+        return False
     return table.find(operation.name) is None and operation.name not in INNER
+
+
+def _is_list(value: Value) -> bool:
+    """`[0] * n`, `labels.tolist()`"""
+    return all(each.name.endswith(("list.repeat", "builtins.list", ".tolist")) for each in value.operations)
 
 
 def inside_forward(operation: Operation, program: Program) -> bool:
