@@ -24,7 +24,7 @@ from autodist.solve.demands import SHOWN, Demand
 from autodist.solve.facts import is_number_of_samples, is_sum, is_weighted
 from autodist.solve.search import Cut
 from autodist.solve.sources import Sources, sources
-from autodist.solve.written import parts_of, read_by
+from autodist.solve.written import assigned, parts_of, read_by
 from autodist.source import all_of, shortened, walk
 from autodist.spread import Spread
 from autodist.tensors import operations
@@ -74,7 +74,7 @@ def _as_interpreted(lost: Cut, run: Interpreter) -> Iterator[Cut]:
     for node in read_by(user) if lost.demand.kind in REDUCED else ():
         value = run.values.get(node, NOTHING)
         lying = {Spread.MEAN: Partial("mean", ROWS), Spread.SUM: Partial("sum")}.get(value.spread)
-        if lying is not None:
+        if lying is not None and not isinstance(node, (ast.FormattedValue, ast.JoinedStr, ast.Starred)):
             yield Cut(user.source, node, lying, lost.demand, user.region)
 
 
@@ -89,7 +89,7 @@ def _of_training(run: Interpreter, program: Program) -> Iterator[Demand]:
     """What losses, steps and the choice of samples go by, no gradient flowing through it."""
     users: dict[ast.expr, Operation] = {}
     for operation in program.operations:
-        users.update((part, operation) for part in parts_of(operation.node))
+        users.update((part, operation) for part in assigned(operation))
     for event in (each for each in run.events if each.kind in TRAINING and not each.inside_forward):
         node, parts = event.node, list(parts_of(event.node)) if event.kind == "picks_data" else []
         if event.kind in ("own_step", "loose_step"):  # `p -= lr * p.grad / batch_size`

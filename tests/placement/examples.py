@@ -147,6 +147,11 @@ def classified(*args: Any, **told: Any) -> Made:
     return made
 
 
+def called(run: Callable[[torch.Tensor], torch.Tensor]) -> Made:
+    """What stands for an operation that is no function of its own: `1 if x > 0 else 0`, `labels.count(2)`"""
+    return lambda operation: iter([Trial(operation, run, (NINE,))])
+
+
 def rowwise(axes: tuple[int, ...], kinds: tuple[str, ...]) -> Made:
     """A loss of samples of several tensors."""
 
@@ -317,6 +322,8 @@ EXAMPLES: dict[str, Made] = {
         sized((NINE * 2,), lambda f, x: f(x > 0.06)), sized((NINE * 2,), lambda f, x: f(x > 0.2, 1), axis=1)
     ),
     # layout
+    "operator.choice": called(lambda x: torch.where(x > 0.5, 1.0, 0.0).double()),
+    "builtins.list.count": called(lambda x: torch.tensor((x > 0.5).tolist().count(True)).double()),
     "permute": sized((NINE * 3,), lambda f, x: f(x, (2, 0, 1)), axis=(2, 0, 1)),
     "torch.Tensor.permute": sized((NINE * 3,), lambda f, x: f(x, 2, 0, 1), axis=(2, 0, 1)),
     "numpy.transpose": several(sized((NINE * 3,), lambda f, x: f(x, (2, 0, 1)), axis=(2, 0, 1)), function(axes=(3,))),

@@ -50,6 +50,10 @@ def test_what_no_reduction_gives_is_named(tmp_path: Path, shifted: str) -> None:
         ("x = x + 0.1 * x.mean(0)", "x = x + reduce_mean(0.1 * x.mean(0))"),
         ("h = model(x)\n    x = x + 0.1 * h.mean(0)", "SumOverRanks.apply(h.mean(0)) / dist.get_world_size()"),
         ("h = model(x)\n    x = x + 0.1 * h.detach().mean(0)", "x = x + reduce_mean(0.1 * h.detach().mean(0))"),
+        (
+            "z = torch.zeros(len(x), 4)\n    z[torch.arange(len(x)), 0] = x.mean()\n    x = x + z",
+            "z[torch.arange(len(x)), 0] = reduce_mean(x.mean())",
+        ),
         ("x = x + (x.max() - x.min())", "(reduce_max(x.max()) - reduce_min(x.min()))"),
     ],
 )
