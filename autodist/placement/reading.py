@@ -147,8 +147,9 @@ class Reading:
         return Shard(0, rows=PIECES) if kinds == {"split"} else Shard(0)
 
     def _gives_several(self, operation: Operation) -> bool:
-        if operation.name == "getitem" and operation.inputs[1].operation is not None:  # `skipped[::-1]`
-            return operation.inputs[1].operation.name == "builtins.slice" and self._holds_batches(operation.inputs[0])
+        key = operation.inputs[1].operation if operation.name == "getitem" and len(operation.inputs) > 1 else None
+        if key is not None:  # `skipped[::-1]`
+            return key.name == "builtins.slice" and self._holds_batches(operation.inputs[0])
         return arguments.gives_several(operation, self._table.find(operation.name))
 
     def _are_alike(self, operation: Operation) -> bool:
