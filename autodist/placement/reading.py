@@ -142,7 +142,7 @@ class Reading:
             alike = (
                 self._operand(told) in (None, Replicate()) and not told.things and (told.constants or told.operations)
             )
-            if self._operand(each.inputs[0]) != Shard(0) or axis not in (None, 0) or not alike:
+            if not each.inputs or self._operand(each.inputs[0]) != Shard(0) or axis not in (None, 0) or not alike:
                 return None
         return Shard(0, rows=PIECES) if kinds == {"split"} else Shard(0)
 
