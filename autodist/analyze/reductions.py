@@ -20,11 +20,11 @@ from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site
 from autodist.solve.alone import Alone
 from autodist.solve.cuts import made_global, solved
-from autodist.solve.demands import SHOWN, Demand
+from autodist.solve.demands import Demand
 from autodist.solve.facts import is_number_of_samples, is_sum, is_weighted
 from autodist.solve.search import Cut
 from autodist.solve.sources import Sources, sources
-from autodist.solve.written import assigned, parts_of, read_by
+from autodist.solve.written import assigned, parts_of
 from autodist.source import all_of, shortened, walk
 from autodist.spread import Spread
 from autodist.tensors import operations
@@ -45,20 +45,16 @@ def reduced(
     met: dict[ast.expr, Cut] = {}
     left: list[Cut] = []
     asked: list[Demand] = []
-    read: dict[ast.expr, Cut] = {}
     for _ in range(ROUNDS):
         nodes = [each for each in (*plan.reduced, *plan.gathered, *plan.joined) if isinstance(each, ast.expr)]
         before, asked = asked, list(_of_training(run, program))
-        if met and asked == before and not read:
+        if met and asked == before:
             break
         chosen = solved(program, _lying(program, run, given, plan, nodes), run.catalog, alone, asked, training)
         chosen = [each for each in chosen if each.node not in nodes and not _is_divided(each, plan)]
         chosen = [_where_it_trains(each, run) for each in chosen if not _is_in_doubt(each, run)]
         left = [each for each in chosen if not each.is_met]
         fresh = {each.node: _ahead(each, asking) for each in chosen if each.is_met}
-        read = {each.node: each for lost in left for each in _as_interpreted(lost, run) if each.node not in nodes}
-        instead = {each.demand for each in read.values()}
-        fresh = {**read, **{node: each for node, each in fresh.items() if each.demand not in instead}}
         if not fresh:
             break
         met |= fresh
@@ -67,20 +63,7 @@ def reduced(
     return run, list(met.values()), left
 
 
-def _as_interpreted(lost: Cut, run: Interpreter) -> Iterator[Cut]:
-    """The means and sums that something is shown of which the graph does not tell how it lies, and the interpreter
-    does: a total over parts of a batch."""
-    user = lost.demand.operation
-    for node in read_by(user) if lost.demand.kind in REDUCED else ():
-        value = run.values.get(node, NOTHING)
-        lying = {Spread.MEAN: Partial("mean", ROWS), Spread.SUM: Partial("sum")}.get(value.spread)
-        if lying is not None and not isinstance(node, (ast.FormattedValue, ast.JoinedStr, ast.Starred)):
-            yield Cut(user.source, node, lying, lost.demand, user.region)
-
-
 ROUNDS = 4
-REDUCED = SHOWN | {"schedule"}
-"""The kinds of demands for which what is shown is reduced where it is shown."""
 TRAINING = frozenset("statistic scales_gradient meets own_step loose_step picks_data".split())
 """Kinds of events by which training goes by a number."""
 
