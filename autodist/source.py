@@ -319,6 +319,7 @@ def _stored_names(node: ast.AST) -> Iterator[ast.Name]:
     return (each for each in all_of(node, ast.Name) if isinstance(each.ctx, ast.Store))
 
 
+@told_once
 def is_generator(function: ast.AST) -> bool:
     """Whether a function yields."""
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):

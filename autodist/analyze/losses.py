@@ -169,9 +169,8 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
             "rank has: results differ from those of one process"
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
-    learnt = learnt_from(run)
-    rounded = [each for each in run.values if each in learnt and _rounds_share(each, run)]
-    for node in rounded[:1] if not is_distributed(run) else ():
+    learnt = set() if is_distributed(run) else learnt_from(run)
+    for node in [each for each in run.values if each in learnt and _rounds_share(each, run)][:1]:
         message = (
             f"{shortened(ast.unparse(node))} is rounded for each rank's share of a batch: together they come to "
             "another number of samples than one process; take a batch whose shares need no rounding"

@@ -153,8 +153,11 @@ class _Found(Batches):
                 elif each not in seen and not self.is_of_module(each):
                     seen.add(each)
                     pending.append(each)
+        alike: dict[tuple[ast.AST, str], list[Operation]] = {}
+        for each in taken:
+            alike.setdefault((each.node, each.name), []).append(each)
         for each in self.program.operations:
-            for user in (other for other in [*taken] if other.node is each.node and other.name == each.name):
+            for user in alike.get((each.node, each.name), ()):
                 again = (
                     op for op in taken[user].keys() & given(each) if self._place(op, each) is self._place(op, user)
                 )
