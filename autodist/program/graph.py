@@ -123,6 +123,8 @@ class Effect:
 
     kind: str
     operation: Operation
+    region: Region
+    """Where: that of the operation, or in which a branch asks for what it gave."""
 
 
 @dataclass(eq=False)

@@ -16,11 +16,11 @@ from autodist.placement.propagate import propagate
 from autodist.program import Operation, Program, Region, Value, closure, held, joined
 from autodist.solve.alone import Alone
 from autodist.solve.costs import cheapest
-from autodist.solve.demands import Demand, demands
+from autodist.solve.demands import Demand, demands, is_given_a_model
 from autodist.solve.facts import Facts, is_mean, is_number_of_samples, is_sum, is_weighted
 from autodist.solve.memories import given_to_keep, remembered
 from autodist.solve.search import Cut, Search
-from autodist.solve.written import contents, parts_of, put_in, read_by
+from autodist.solve.written import contents, is_put, parts_of, put_in, read_by
 
 OTHERWISE = "the same expression lies one way in one context and another way in another"
 ROUNDS = 6
@@ -76,10 +76,8 @@ def _lost(facts: Facts) -> Iterator[Demand]:
 
 
 def _is_evenly_reduced(placement: Placement) -> bool:
-    """Whether it is one number or tensor on each rank, none of which counts more than another, and no number of samples
-    by which each rank lays out its own."""
-    counts = is_sum(placement) and is_number_of_samples(placement)
-    return isinstance(placement, Partial) and not is_weighted(placement) and not counts
+    """Whether it is one number or tensor on each rank, none of which counts more than another."""
+    return isinstance(placement, Partial) and not is_weighted(placement)
 
 
 def solved(
@@ -209,17 +207,15 @@ def _returned(gathered: Sequence[Cut], program: Program) -> Iterator[tuple[Opera
 
 def _kept(gathered: Sequence[Cut], program: Program) -> Iterator[tuple[Operation, set[Operation]]]:
     """Who reads lists that something is put into which is made global there, `window.append(value)`, and what it is."""
-    nodes = {node: cut.source.parents.get(node) for cut in gathered for node in (cut.node, *cut.read)}
-    if not any(isinstance(above, (ast.Call, ast.AugAssign, ast.List, ast.Tuple)) for above in nodes.values()):
-        return
-    for user in program.operations:
+    nodes = {node for cut in gathered for node in (cut.node, *cut.read) if is_put(node, cut.source)}
+    for user in program.operations if nodes else ():
         pending, seen = [each for value in user.operands for each in value.things], set[object]()
         while pending:
             thing = pending.pop()
             if thing not in seen:
                 seen.add(thing)
                 pending += [inner for value in contents(thing) for inner in value.things]
-                if back := {op for part, *_ in put_in(thing) if part in nodes for op in held(program.at(part))}:
+                if back := {op for part, _ in put_in(thing) if part in nodes for op in held(program.at(part))}:
                     yield user, back
 
 
@@ -308,6 +304,8 @@ def _met(demand: Demand, facts: Facts) -> Iterator[Cut]:
         yield from search.at(operation.node, Value(frozenset([operation])), operation)
         return
     found = list(search.given_to(operation, demand.kind not in ("write", "state", "loss")))
+    if demand.kind == "handed" and is_given_a_model(operation):  # a rank's own samples will do
+        found = [each for each in found if not isinstance(each.placement, Shard)]
     kept = [each for each in found if not each.is_met] if demand.kind in ("state", "loss") else []
     given = [given_to_keep(each, facts) for each in kept]
     yield from (each for several in given for each in several) if kept and all(given) else found

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autodist.operations import Table
-from autodist.program import BATCH, CHOSEN, Operation, Program, Value
+from autodist.program import BATCH, CHOSEN, Operation, Program, Region, Value
 from autodist.solve.alone import Alone
 from autodist.trace.things import Object
 
@@ -33,7 +33,8 @@ def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:
     """What a program must have replicated, in the order in which it is met."""
     kinds: dict[Operation, str] = {}
     for effect in program.effects:
-        if kind := KINDS.get(effect.kind, effect.kind if effect.kind in SHOWN else ""):
+        kind = KINDS.get(effect.kind, effect.kind if effect.kind in SHOWN else "")
+        if kind and not (kind == "test" and inside_forward(effect.region, program)):
             kinds.setdefault(effect.operation, kind)
     kinds |= {each: "log" for each in program.operations if each.name.startswith("threading.Thread.")}
     yield from (Demand("handed", each) for each in _called_alone(program, alone))
@@ -48,15 +49,14 @@ def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:
             or ("data" if drawn else "")
             or ("handed" if guarded or _is_handed_over(operation, program, table) else "")
         )
-        if kind == "handed" and "writer" in getattr(operation.owner, "roles", ()):
+        if kind == "handed" and "writer" in getattr(operation.owner, "roles", ()) and not is_given_a_model(operation):
             kind = "tracker"
-        if kind in ("handed", "tracker") and _is_given_a_model(operation):
-            continue  # with an example of what it is run on: `writer.add_graph(model, x)`
-        if kind and not (kind in ("test", "handed") and inside_forward(operation, program)):
+        if kind and not (kind in ("test", "handed") and inside_forward(operation.region, program)):
             yield Demand(kind, operation)
 
 
-def _is_given_a_model(operation: Operation) -> bool:
+def is_given_a_model(operation: Operation) -> bool:
+    """Whether a model is among what it is given, with an example of what it is run on: `writer.add_graph(model, x)`"""
     return any(
         "module" in getattr(each, "roles", ()) or isinstance(each, Object) and each.cls and each.cls.find("forward")
         for value in operation.inputs
@@ -112,9 +112,9 @@ def _is_list(value: Value) -> bool:
     return all(each.name.endswith(("list.repeat", "builtins.list", ".tolist")) for each in value.operations)
 
 
-def inside_forward(operation: Operation, program: Program) -> bool:
-    """Whether an operation is part of a forward pass of a module."""
-    for region in operation.region.around():
+def inside_forward(inner: Region, program: Program) -> bool:
+    """Whether a region is part of a forward pass of a module."""
+    for region in inner.around():
         if region.kind == "call" and isinstance(region.node, ast.Call):
             called = program.at(region.node.func).things
             if any("module" in getattr(each, "roles", ()) for each in called):

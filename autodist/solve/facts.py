@@ -151,7 +151,7 @@ class Facts:
         trained = (
             kind in SHOWN
             and user in self._steps.reaching
-            and isinstance(placement, Shard)
+            and (isinstance(placement, Shard) or is_sum(placement) and is_number_of_samples(placement))
             and not self._steps.is_of_module(user)
         )
         if user in self.learnt and flows or trained or user.name == "torch.autograd.grad":

@@ -7,11 +7,11 @@ import ast
 from collections.abc import Iterator
 
 from autodist.placement import Each, PerRank, Shard
-from autodist.program import Operation, Region, held
+from autodist.program import Region, held
 from autodist.solve.demands import Demand
 from autodist.solve.facts import Facts
 from autodist.solve.search import Cut
-from autodist.solve.written import parts_of
+from autodist.solve.written import parts_of, put_in
 
 KEPT = "it is kept for later steps, one sample after the other"
 
@@ -19,13 +19,11 @@ KEPT = "it is kept for later steps, one sample after the other"
 def remembered(facts: Facts) -> Iterator[Cut]:
     """The rows to make global so that lists hold the samples of all ranks that later steps train on."""
     for thing in facts.memories():
-        for node, region in thing.stores.items():
-            user = Operation(-1, "store", (), {}, region.source, node, region)
-            parts = [node.value] if isinstance(node, ast.AugAssign) else list(getattr(node, "args", []))
-            apart = [each for each in parts if any(isinstance(facts.lies(op), Each) for op in held(facts.at(each)))]
-            demand = Demand("memory", user)
-            lost = [Cut(region.source, each, PerRank("store", KEPT), demand, region) for each in apart]
-            yield from (_rows_given(demand, region, facts) or lost) if apart else ()
+        for part, user in put_in(thing):
+            if any(isinstance(facts.lies(op), Each) for op in held(facts.at(part))):
+                demand, lost = Demand("memory", user), PerRank("store", KEPT)
+                rows = _rows_given(demand, user.region, facts)
+                yield from rows or [Cut(user.source, part, lost, demand, user.region)]
 
 
 def given_to_keep(cut: Cut, facts: Facts) -> list[Cut]:

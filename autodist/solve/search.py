@@ -341,9 +341,9 @@ class Search:
         it."""
         apart = {each for each in held(Value(things=frozenset([thing]))) if not self._facts.is_alike(each)}
         puts = []
-        for part, node, region in put_in(thing):
+        for part, user in put_in(thing):
             if apart & {*held(value := self._facts.at(part))}:
-                puts.append((part, value, Operation(-1, "store", (), {}, region.source, node, region)))
+                puts.append((part, value, user))
         if not puts or not apart <= {each for _, value, _ in puts for each in held(value)}:
             return None
         return [cut for part, value, user in puts for cut in self.at(part, value, user)]

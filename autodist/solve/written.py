@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 from typing import TypeGuard
 
-from autodist.program import Operation, Region, Value, held
-from autodist.source import children
+from autodist.program import Operation, Value, held
+from autodist.source import Source, children
+from autodist.trace.containers import GROWING
 from autodist.trace.things import Heap, Mapping, Sequence
 
 
@@ -69,11 +70,20 @@ def written(thing: object, node: ast.AST | None) -> list[tuple[ast.expr, Value]]
     return []
 
 
-def put_in(thing: object) -> Iterator[tuple[ast.expr, ast.AST, Region]]:
-    """What is put into a list after it was made, and where."""
+def is_put(node: ast.expr, source: Source) -> bool:
+    """Whether an expression is put into a list, as `put_in` tells: `kept.append(loss)`, `kept += [loss]`"""
+    above = source.parents.get(node)
+    above = source.parents.get(above) if isinstance(above, (ast.List, ast.Tuple)) else above
+    method = above.func if isinstance(above, ast.Call) else None
+    return isinstance(above, ast.AugAssign) or isinstance(method, ast.Attribute) and method.attr in GROWING
+
+
+def put_in(thing: object) -> Iterator[tuple[ast.expr, Operation]]:
+    """What is put into a list after it was made, and an operation that stands for doing so."""
     for node, region in thing.stores.items() if isinstance(thing, Sequence) else ():
+        user = Operation(-1, "store", (), {}, region.source, node, region)
         for part in parts_apart([node.value] if isinstance(node, ast.AugAssign) else getattr(node, "args", [])):
-            yield part, node, region
+            yield part, user
 
 
 def parts_of(node: ast.AST) -> Iterator[ast.expr]:

@@ -41,9 +41,9 @@ Keywords = Map[str, Value]
 
 
 def _having(name: str, base: Value) -> list[Any]:
-    """The things whose method is called: where some classes of the project define it, not those that do not."""
+    """The things whose method is called: where some models of the project define it, no models that do not."""
     things = ordered(base.things)
-    own = {each: each.cls for each in things if isinstance(each, Object) and each.cls is not None}
+    own = {each: each.cls for each in things if isinstance(each, Object) and each.cls and "module" in each.roles}
     defined = {each: name in each.attributes or cls.find(name) is not None for each, cls in own.items()}
     return [each for each in things if defined.get(each, True)] if any(defined.values()) else things
 

@@ -225,7 +225,7 @@ class Expressions(Containers):
 
     def tested(self, node: ast.AST, test: Value) -> None:
         """Note what decides over a branch or a loop."""
-        self.effect("test", test)
+        self.effect("test", test, self.region)
 
     # subscripts
 

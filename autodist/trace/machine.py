@@ -102,7 +102,7 @@ class Machine(ABC):
         """The attributes and entries that were bound to what operations give."""
         self._turned: set[tuple[Operation, Operation]] = set()
         self._steps = 0
-        self._effects: set[tuple[str, Operation]] = set()
+        self._effects: set[tuple[str, Operation, Region | None]] = set()
 
     def tick(self) -> None:
         """Count one step of the run. Raises Interrupted where there are too many."""
@@ -144,12 +144,12 @@ class Machine(ABC):
                 self._views.setdefault(base, {})[found] = None
         return Value(frozenset([found]))
 
-    def effect(self, kind: str, value: Value) -> None:
-        """Note what the operation that gives a value does beside."""
+    def effect(self, kind: str, value: Value, region: Region | None = None) -> None:
+        """Note what the operation that gives a value does beside, or what is done with it in a ``region``."""
         for operation in value.operations:
-            if (kind, operation) not in self._effects:
-                self._effects.add((kind, operation))
-                self.program.effects.append(Effect(kind, operation))
+            if (kind, operation, region) not in self._effects:
+                self._effects.add((kind, operation, region))
+                self.program.effects.append(Effect(kind, operation, region or operation.region))
 
     @contextmanager
     def told_apart(self, number: object) -> Iterator[None]:

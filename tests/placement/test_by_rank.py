@@ -287,6 +287,17 @@ def test_the_worst_of_pieces_is_said(tmp_path: Path) -> None:
     assert "AD601 reports" in said(tmp_path, f"{step}\nprint(worst)")[1]
 
 
+def test_a_report_does_not_change_how_a_batch_is_split(tmp_path: Path) -> None:
+    """How large its pieces are, losses are computed with: it is not made global for what is printed of them."""
+    step = (
+        "total = 0\nloss = 0\nfor xs, ys in zip(x.split(len(x) // 4), y.split(len(x) // 4)):\n"
+        "    part = F.cross_entropy(model(xs), ys) / 4\n    loss = loss + part\n    total += part.item()\nprint(total)"
+    )
+    code, report = said(tmp_path, step)
+    assert "zip(x.split(len(x) // 4), y.split(len(x) // 4))" in code
+    assert "reduce_mean(total)" in code or "computed from this rank's samples alone" in report
+
+
 def test_a_learning_rate_that_is_set_by_hand(tmp_path: Path) -> None:
     step = (
         "loss = F.cross_entropy(model(x), y)\nfor group in optimizer.param_groups:\n"

@@ -329,3 +329,58 @@ def test_a_model_that_rank_zero_runs_alone_does_not_communicate(shown: str, met:
     _, chosen = found("writer = object()\n" + steps + f"{shown}\n", alone=shown)
     inside = [each for each in chosen if "forward" in str(getattr(each.source.function(each.node), "name", ""))]
     assert inside and all(each.is_met == met for each in inside)
+
+
+WRITERS = """
+from torch.utils.tensorboard import SummaryWriter
+
+
+class Writer(SummaryWriter):
+    pass
+
+
+class Quiet:
+    def add_scalar(self, name, value):
+        pass
+
+
+writer = Writer() if torch.cuda.is_available() else Quiet()
+import reporting
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("writer.add_scalar('loss', loss.item())", ["mean loss.item()"]),  # one class has it from a library
+        ("writer.add_graph(net, x)", []),  # a rank's own samples show as well what a model is
+        ("reporting.stop(net, loss.item())", ["mean loss.item()"]),
+        ("reporting.stop(loss.item(), net, x)", ["mean loss.item()"]),
+        ("reporting.draw(x)", ["rows x"]),
+    ],
+)
+def test_what_libraries_are_given(text: str, wanted: list[str]) -> None:
+    assert [told(each) for each in found(STEP + text, start=WRITERS)[1]] == wanted
+
+
+GATES = """
+class Scaled(nn.Module):
+    def forward(self, x, scale=True):
+        return 2 * x if scale else x
+
+
+class Added(nn.Module):
+    def forward(self, x, state):
+        return x + state
+
+
+gate = Scaled() if torch.cuda.is_available() else Added()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("gate(x, out)", []), ("if out:\n" + STEP + "    break", ["none net(x)"])]
+)
+def test_what_a_model_decides_is_its_own_matter(text: str, wanted: list[str]) -> None:
+    """Of several models that may be called, one asks whether it is told to, and is not given a state of another."""
+    assert [told(each) for each in found(STEP + text, start=GATES)[1]] == wanted
