@@ -11,7 +11,7 @@ from autodist.program import Region, held
 from autodist.solve.demands import Demand
 from autodist.solve.facts import Facts
 from autodist.solve.search import Cut
-from autodist.solve.written import parts_of, put_in
+from autodist.solve.written import parts_of, stores
 
 KEPT = "it is kept for later steps, one sample after the other"
 
@@ -19,11 +19,11 @@ KEPT = "it is kept for later steps, one sample after the other"
 def remembered(facts: Facts) -> Iterator[Cut]:
     """The rows to make global so that lists hold the samples of all ranks that later steps train on."""
     for thing in facts.memories():
-        for part, user in put_in(thing):
-            if any(isinstance(facts.lies(op), Each) for op in held(facts.at(part))):
-                demand, lost = Demand("memory", user), PerRank("store", KEPT)
-                rows = _rows_given(demand, user.region, facts)
-                yield from rows or [Cut(user.source, part, lost, demand, user.region)]
+        for given, user in stores(thing):
+            apart = [each for each in given if any(isinstance(facts.lies(op), Each) for op in held(facts.at(each)))]
+            demand = Demand("memory", user)
+            lost = [Cut(user.source, each, PerRank("store", KEPT), demand, user.region) for each in apart]
+            yield from (_rows_given(demand, user.region, facts) or lost) if apart else ()
 
 
 def given_to_keep(cut: Cut, facts: Facts) -> list[Cut]:

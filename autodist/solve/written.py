@@ -78,12 +78,16 @@ def is_put(node: ast.expr, source: Source) -> bool:
     return isinstance(above, ast.AugAssign) or isinstance(method, ast.Attribute) and method.attr in GROWING
 
 
-def put_in(thing: object) -> Iterator[tuple[ast.expr, Operation]]:
+def stores(thing: object) -> Iterator[tuple[list[ast.expr], Operation]]:
     """What is put into a list after it was made, and an operation that stands for doing so."""
     for node, region in thing.stores.items() if isinstance(thing, Sequence) else ():
-        user = Operation(-1, "store", (), {}, region.source, node, region)
-        for part in parts_apart([node.value] if isinstance(node, ast.AugAssign) else getattr(node, "args", [])):
-            yield part, user
+        given = [node.value] if isinstance(node, ast.AugAssign) else list(getattr(node, "args", []))
+        yield given, Operation(-1, "store", (), {}, region.source, node, region)
+
+
+def put_in(thing: object) -> Iterator[tuple[ast.expr, Operation]]:
+    """The same, each of a tuple or a list that is written down there for itself."""
+    yield from ((part, user) for given, user in stores(thing) for part in parts_apart(given))
 
 
 def parts_of(node: ast.AST) -> Iterator[ast.expr]:
