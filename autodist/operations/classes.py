@@ -91,5 +91,9 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     "random": ("draws numbers; sizes: the argument that tells how many, if not the first", {"sizes": int}),
     "random_like": ("draws a number for each that it is given", {}),
     "container": ("holds what it is given, or gives it back", {}),
-    "whole": ("computes of all numbers together what nothing joins: `x.unique()`, `x.quantile(0.5)`", {}),
+    "whole": (
+        "computes of all numbers together what nothing joins: `x.unique()`, `x.quantile(0.5)`; with `picks`, it "
+        "takes some of them",
+        {"picks": bool},
+    ),
 }

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from autodist import operations
-from autodist.placement.call import Call
+from autodist.placement.call import OTHER_SIZE, Call
 from autodist.program import BATCH, FIELDS, UNKNOWN, Operation, Value
 from autodist.trace import things
 from autodist.trace.things import Sequence
 
 METHODS = "torch.Tensor."
-OTHER_SIZE = 1_000_003
-"""Stands for a size that is a setting of the script: no product of other sizes."""
 ZEROS = ("zeros", "zeros_like", "new_zeros", ".empty", "empty_like", "new_empty")
 """Names of what sums begin with, or what is filled before it is read."""
 FIELDS_OF_RESULTS = frozenset(["torch.Tensor.values", "torch.Tensor.indices"])
@@ -152,6 +150,15 @@ def operands(operation: Operation, known: operations.Operation) -> Iterator[Valu
     for name, each in operation.keywords.items():
         if each.operations and name not in ("dim", "axis", "size", "generator", "device", "dtype", "weight"):
             yield each
+
+
+def drawn_sizes(operation: Operation) -> list[Value] | None:
+    """The sizes that a distribution is told, of which it draws one for each: `normal.sample((len(x), 1))`"""
+    if operation.owner is None or not operation.owner.name.startswith("torch.distributions."):
+        return None
+    told = operation.argument("sample_shape", 0) if operation.name.endswith((".sample", ".rsample")) else None
+    own = any(each.operations for each in (*operation.owner.inputs, *operation.owner.keywords.values()))
+    return parts(told) if told is not None and not own else None
 
 
 def _computes(value: Value) -> bool:

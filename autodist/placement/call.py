@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from autodist.placement.lattice import PerRank, Placement, Shard
 
 ROWS = "rows"
+OTHER_SIZE = 1_000_003
+"""Stands for a size that is a setting of the script: no product of other sizes."""
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def piecewise(placement: Placement) -> Placement:
         return placement
     if placement.exponent or not is_linear(placement):
         return PerRank("split", "the pieces of a rank have other samples than those of one process")
-    return Each(PIECES)
+    return Each(PIECES) if placement.reduce == "mean" else Each("rows")
 
 
 def is_linear(placement: Placement) -> bool:
@@ -92,6 +92,16 @@ def counted(placement: Placement | None) -> str:
     """What a number counts of a batch, by the name of its weight: `rows` of `len(x)`; empty if it counts nothing."""
     sums = isinstance(placement, Partial) and placement.reduce == "sum" and not placement.weight.startswith(SUMMED)
     return placement.weight if isinstance(placement, Partial) and sums else ""
+
+
+def share(weight: str, of: int) -> str:
+    """The name of a share of a number of samples, `len(x) // 2`, which ranks have of their own as one process has."""
+    return f"{weight} // {of}"
+
+
+def is_even_number(weight: str) -> bool:
+    """Whether ranks have as many each of what a name counts: of samples, their multiples and their shares."""
+    return weight.removeprefix(SUMMED).partition(" // ")[0] == "rows"
 
 
 def is_multiple(placement: Placement | None) -> bool:
@@ -130,6 +140,8 @@ def join(one: Placement, other: Placement) -> Placement:
     if isinstance(one, Partial) and isinstance(other, Partial) and replace(one, weight="") == replace(other, weight=""):
         if one.reduce == "sum":
             return replace(one, weight="")  # a sum all the same, of one number or another
+        if one.reduce == "mean" and is_even_number(one.weight) and is_even_number(other.weight):
+            return replace(one, weight="rows")  # no rank's counts for more than another's
     return PerRank("join", f"one is {told(one)}, another {told(other)}")
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from math import prod
 
-from autodist.placement.along import OF_ALL
-from autodist.placement.call import Call
-from autodist.placement.lattice import Placement, Shard
+from autodist.placement.along import OF_ALL, rows_of
+from autodist.placement.call import OTHER_SIZE, Call
+from autodist.placement.lattice import Placement, Shard, share
 
+FIRST = " axes first"
+"""Ends the name of an order in which other axes come before the samples'."""
 WRITTEN = "it writes down the size of the whole batch, or lays samples of different ranks beside each other"
 
 
@@ -44,6 +46,16 @@ def view(call: Call) -> Placement:
         if size in (-1, None):
             fits = None not in before and prod(each or 0 for each in before) == prod(s or 0 for s in call.sizes[:at])
             merged = call.first.axes - shard > len(call.sizes) - at
+            parts = call.sizes[0]
+            if (
+                not fits
+                and at == 1
+                and not shard
+                and isinstance(parts, int)
+                and parts < OTHER_SIZE
+                and call.first.sizes[1:] == call.sizes[2:]
+            ):
+                return Shard(1, rows=share(rows_of(call), parts))  # ranks' samples take turns
             return Shard(at, in_parts=merged) if fits else _behind_others(call, at, len(call.sizes) - 1)
     return call.apart(WRITTEN)
 
@@ -54,7 +66,19 @@ def _behind_others(call: Call, at: int, kept: int) -> Placement:
     shard = call.first.shard
     if at or shard is None or call.first.axes - kept <= shard:
         return call.apart(WRITTEN)
-    return Shard(0, order=f"{shard} axes first")
+    return Shard(0, order=f"{shard}{FIRST}")
+
+
+def laid_apart(call: Call) -> Placement | None:
+    """Where the axes come back that had become one with the samples' axis the last of them: `losses.view(length, n)`"""
+    placement = call.first.placement
+    before = placement.order.removesuffix(FIRST) if isinstance(placement, Shard) else ""
+    if not before.isdigit() or not isinstance(placement, Shard) or placement.order == before or placement.axis:
+        return None
+    at = int(before)
+    told = call.sizes[:at]
+    fits = len(call.sizes) > at and call.sizes[at] in (None, -1) and all(each not in (None, -1) for each in told)
+    return Shard(at) if fits else None
 
 
 def view_as(call: Call) -> Placement:

@@ -26,8 +26,6 @@ class Plan:
     """Results that are shared out where they are computed: a slice of the data, numbers that are drawn."""
     taken: Mapping[Operation, Mapping[Operation, Placement]] = field(default_factory=dict)
     """Results that are shared out where they are used, by the operations that use them: a tensor with all the data."""
-    losses: Mapping[Operation, Placement] = field(default_factory=dict)
-    """How losses are known to lie, of which it cannot be seen."""
     counts: Callable[[Operation, Sequence[Value]], int | None] = _nowhere
     """Which of the sizes that an operation is given is the whole batch's number of samples, if one is."""
 

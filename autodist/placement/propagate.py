@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 from autodist import operations
 from autodist.catalog import Catalog
@@ -14,7 +13,6 @@ from autodist.placement import arguments
 from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
 from autodist.placement.between_ranks import gives_rank, rank
 from autodist.placement.call import ROWS, Call, Operand
-from autodist.placement.in_place import InPlace
 from autodist.placement.lattice import (
     PIECES,
     Each,
@@ -28,13 +26,14 @@ from autodist.placement.lattice import (
     piecewise,
     times,
 )
+from autodist.placement.opaque import Opaque
 from autodist.placement.placements import Placements, joint
 from autodist.placement.plan import Plan, Sharded, changed
 from autodist.placement.reading import SOURCES, is_list, shaped
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.subscripts import subscript
 from autodist.placement.transfer import BETWEEN, FUNCTIONS, transfer
-from autodist.program import DRAWN, FIELDS, SAMPLE, Operation, Program, Value, closure, held, joined
+from autodist.program import DRAWN, SAMPLE, Operation, Program, Value, closure, held, joined
 
 MOST_AXES = 5
 OF_GRAPHS = (".num_graphs", ".num_nodes", ".num_edges")
@@ -73,7 +72,7 @@ def _depending(changed: set[Operation], program: Program) -> list[Operation]:
     return sorted(found, key=lambda op: op.number)
 
 
-class _Propagation(InPlace):
+class _Propagation(Opaque):
     def run(self, operations_: Sequence[Operation], before: Placements | None = None) -> Placements:
         if before is not None:
             self._found = Placements(dict(before.of), dict(before.sizes))
@@ -149,11 +148,13 @@ class _Propagation(InPlace):
             return self._item(operation)
         if operation.name == "builtins.slice":
             return self._slice(operation), ()
+        if operation.name == "data.index":
+            return Replicate(), ()
         if operation.name == "setitem":
             return self._stored(operation)
         if operation.name == "list.repeat" and (rows := self._repeats(operation)):
             return Shard(0, rows=rows), (None,)
-        if operation.name in arguments.FIELDS_OF_RESULTS:
+        if operation.name in arguments.FIELDS_OF_RESULTS and not self._are_fields(operation.inputs[0]):
             return self._operand(operation.inputs[0]), self._found.size(operation.inputs[0])
         if operation.name == "torch.autograd.grad":
             return self._gradient(
@@ -169,6 +170,10 @@ class _Propagation(InPlace):
             return self._joined(operation), ()  # `scaler.scale(loss)`
         if operation.name.endswith(arguments.TYPES):
             return self._typed(operation)
+        if (told := arguments.drawn_sizes(operation)) is not None:
+            lying = [self._size_as(each, self._plan.counts(operation, told) == at) for at, each in enumerate(told)]
+            shards = [Shard(at, rows=counted(each)) for at, each in enumerate(lying) if counted(each)]
+            return (shards[0] if shards else Replicate()), (None,) * len(told) or None
         if operation.name.endswith(OF_GRAPHS) and isinstance(self._operand(operation.inputs[0]), Shard):
             return Partial("sum", ROWS if operation.name.endswith("num_graphs") else ""), ()
         name = (
@@ -184,6 +189,10 @@ class _Propagation(InPlace):
             name = "torch.cat"  # `sum(lists, [])`
         if name.endswith(".where") and len(operation.inputs) == 1:
             name = "torch.nonzero"
+        if (part := self._part_in_turn(operation)) is not None:
+            return part, self._found.size(operation.inputs[0])
+        if (number := self._number_of_samples(operation)) is not None:
+            return number, ()
         known = self._table.find("torch.Tensor.size" if name == "torch.Tensor.shape" else name)
         if known is None or known.cls not in FUNCTIONS:
             return self._unknown(operation), () if operation.name.startswith("random.") else None
@@ -217,9 +226,6 @@ class _Propagation(InPlace):
         """Whether a number is divided that all ranks have alike, as by how many they are."""
         return all(isinstance(self._operand(each), (Replicate, type(None))) for each in operation.inputs)
 
-    def _roles(self, operation: Operation) -> frozenset[str]:
-        return self._catalog.roles(operation.name) if self._catalog is not None else frozenset()
-
     def _round(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         """What a loop has come to that goes over samples, or over their numbers."""
         over, numbers = operation.inputs[0] if operation.inputs else Value(), operation.name == "range.index"
@@ -228,6 +234,10 @@ class _Propagation(InPlace):
             return (None, None) if over.operations else (Replicate(), ())
         if numbers and self._holds_batches(operation.keywords.get("of", over)):
             return Replicate(), ()
+        if numbers and len(operation.inputs) > 2 and operation.inputs[2].constant not in (1, -1):
+            lying = self._operand(operation.inputs[1])  # `for i in range(0, len(x), 8)`, of pieces that are as large
+            if counted(lying) and self._operand(operation.inputs[2]) in (None, Replicate()):
+                return Each(PIECES), ()
         if numbers and operation.inputs:
             over = operation.inputs[min(len(operation.inputs), 2) - 1]
             placement = self._size_as(over, self._plan.counts(operation, [over]) == 0) or placement
@@ -235,14 +245,14 @@ class _Propagation(InPlace):
                 return PerRank(operation.name, BY_PLACE), ()  # `range(1, len(x))`: each rank leaves out one of its own
         if numbers and "of" in operation.keywords:  # `enumerate(labels)`
             of = operation.keywords["of"]
-            fields, lying = any(each.name == FIELDS for each in of.operations), self._operand(of)
+            fields, lying = self._are_fields(of), self._operand(of)
             samples = lying.rows if isinstance(lying, Shard) and not lying.axis and not fields else ""
             return (lying and (Each(samples) if samples else Replicate())), ()
         if numbers:
             waits = placement is None and any(each.operations for each in operation.inputs)
             return (None if waits else Each(counted(placement)) if counted(placement) else placement or Replicate()), ()
-        if over.operations and all(each.name == FIELDS for each in over.operations):
-            return placement, None
+        if self._are_fields(over) or over.operations and (field := self._field(over, operation)) is not None:
+            return (placement if self._are_fields(over) else field), None
         if (piece := self._piece(over)) is not None:
             return piece, sizes
         if isinstance(placement, Shard) and not any(self._gives_several(each) for each in over.operations):
@@ -278,31 +288,6 @@ class _Propagation(InPlace):
         found = joint(p for p in (self._found.value(each) for each in operation.operands) if p is not None)
         return found if found is not None else Replicate()
 
-    def _unknown(self, operation: Operation) -> Placement | None:
-        """An operation that the table does not know: replicated of what is replicated."""
-        module = operation.owner is not None and "module" in getattr(operation.owner, "roles", ())
-        module = module or operation.name == "call" and operation.inputs[0].operations <= self._with_parameters
-        found: list[Placement] = []
-        for value in operation.operands:
-            placement = self._operand(value)
-            if placement is not None:
-                found.append(placement)
-        apart = [each for each in found if not isinstance(each, Replicate) or each.exponent]
-        if not apart:
-            return Replicate()
-        mixed = next((each for each in apart if isinstance(each, PerRank)), None)
-        if mixed is not None:
-            return mixed
-        if module and all(each == Shard(0) for each in apart):
-            return Shard(0)
-        return PerRank(operation.name, "it is not known what it computes")
-
-    @cached_property
-    def _with_parameters(self) -> set[Operation]:
-        """What the script asks for its parameters: a model that a library, or code that is not followed, has made."""
-        asked = (each for each in self._program.operations if each.name.endswith(".parameters") and each.inputs)
-        return {op for each in asked for op in each.inputs[0].operations}
-
     def _item(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         """`x[key]`: a field of a batch, a size of a shape, or some numbers of a tensor."""
         base = operation.inputs[0]
@@ -317,8 +302,8 @@ class _Propagation(InPlace):
         shape = self._shape(base, operation)
         if shape is not None:
             return shape, ()
-        if all(each.name == FIELDS for each in base.operations):
-            return placement, None
+        if (field := self._field(base, operation)) is not None:
+            return field, None
         if (state := self._state(base, operation)) is not None:
             return state
         key = operation.inputs[1] if len(operation.inputs) > 1 else Value()
@@ -328,7 +313,11 @@ class _Propagation(InPlace):
             whole = Replicate(), self._found.size(base), key, lambda each: Replicate(), self._found.size
             several = len(arguments.keys_of(key)) > 1
             return placement, subscript(*whole)[1] if several else None  # of one sample, by what is that sample's
-        return subscript(placement, self._found.size(base), key, self._operand, self._found.size)
+
+        def number(bound: Value) -> Placement | None:
+            return self._size_as(bound, self._plan.counts(operation, [bound]) == 0)
+
+        return subscript(placement, self._found.size(base), key, self._operand, self._found.size, number)
 
     def _chosen(self, placement: Placement, key: Sequence[Value]) -> Placement:
         """What a list or a dict holds under a key: of a sample, if that tells the key."""
@@ -400,8 +389,7 @@ class _Propagation(InPlace):
             return self._scattered(operation, known)
         if known.cls == "scatter" and self._is_among_own(operation):
             return base, self._found.size(operation.inputs[0])
-        weights = (operation.keywords.get(name, Value()) for name in ("weight", "pos_weight"))
-        if known.cls in ("loss", "sample_loss") and any(map(self._is_apart, weights)):
+        if known.cls in ("loss", "sample_loss") and self._weighs_apart(operation, known):
             return PerRank(known.name, "it weighs samples by what each rank has of its own"), ()
         given = list(arguments.operands(operation, known))
         call = arguments.call(operation, known)
@@ -442,10 +430,13 @@ class _Propagation(InPlace):
             operands, sizes = operands[known.parameters["of"] :], sizes[:1]  # `x.copy_(y)`
             if not operands:  # `x.fill_(0)`
                 return Replicate(), sizes[0]
-        numbers = tuple(None if place == rows else size for place, size in enumerate(call.sizes))
+        numbers = self._numbers(call, told, rows)
         call = replace(call, operands=tuple(operands), sizes=numbers, parameters=known.parameters)
         alike = all(each.placement == Replicate() for each in operands)
+        alike = alike or known.cls == "multiply" and any(map(_is_naught, given))  # `0 * unused.sum()`
         placement = Replicate() if alike else self._under_all(known, call, sizes)
+        if known.short == "full" and len(operation.inputs) > 1:
+            placement = self._filled(placement, self._operand(operation.inputs[1]) or Replicate())
         if known.cls == "length" and not alike and placement == Replicate():
             (at,) = call.named()[:1] or (call.number("default") or 0,)
             placement = self._longest(operation, operation.inputs[0], at % call.first.axes if call.first.axes else at)
@@ -454,9 +445,6 @@ class _Propagation(InPlace):
         if operation in self._cyclic and known.cls == "add":
             placement = self._accumulated(operation, call, placement)
         return placement, result_sizes(known, operation.name, call, tuple(sizes))
-
-    def _is_apart(self, value: Value) -> bool:
-        return not isinstance(self._operand(value) or Replicate(), Replicate)
 
     def _of_list(self, element: Placement, known: operations.Operation) -> Placement:
         """The sum or mean of what a list holds."""
@@ -506,3 +494,8 @@ def _tried(known: operations.Operation, call: Call) -> Placement | None:
         return transfer(known, call)
     except (IndexError, ZeroDivisionError, ValueError, TypeError):
         return None
+
+
+def _is_naught(value: Value) -> bool:
+    """Whether it is zero, and written down as that: `0 * unused.sum()`"""
+    return not value.operations and not value.things and value.constant in (0, 0.0) and value.constant is not False

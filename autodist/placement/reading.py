@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from autodist import operations
 from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.placement.along import BY_PLACE
-from autodist.placement.call import ROWS, Call
+from autodist.placement.call import OTHER_SIZE, ROWS, Call
 from autodist.placement.lattice import (
     PIECES,
     Each,
@@ -20,6 +21,7 @@ from autodist.placement.lattice import (
     Shard,
     counted,
     is_multiple,
+    share,
 )
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
@@ -112,6 +114,36 @@ class Reading:
         told = f"number of {PIECES}" if told == PIECES else told
         return self._picked(value) or told
 
+    def _number_of_samples(self, operation: Operation) -> Placement | None:
+        """What says of a rank's number of samples what it says of the batch's: `len(x) // 2`, `max(1, len(x))`."""
+        if operation.name not in ("operator.floordiv", "builtins.max") or len(operation.inputs) != 2:
+            return None
+        by = next((each.constant for each in operation.inputs[::-1] if type(each.constant) is int), None)
+        numbers = [each for each in map(self._operand, operation.inputs) if counted(each)]
+        if by is None or len(numbers) != 1 or not isinstance(numbers[0], Partial):
+            return None
+        if operation.name == "builtins.max":
+            return numbers[0] if by <= 1 else None
+        divided = by > 0 and self._operand(operation.inputs[0]) == numbers[0]
+        return replace(numbers[0], weight=share(numbers[0].weight, by)) if divided else None
+
+    def _part_in_turn(self, operation: Operation) -> Shard | None:
+        """One of the equal parts that a batch is taken apart into, which are those of one process, since ranks' samples
+        take turns: `x.chunk(2)`, `x.split(len(x) // 2)`. Of several batches behind each other it is one of them."""
+        short = operation.name.rpartition(".")[2]
+        known = self._table.find(operation.name) if short in ("chunk", "split") else None
+        of = self._operand(operation.inputs[0]) if known is not None and len(operation.inputs) > 1 else None
+        if known is None or not isinstance(of, Shard) or of.axis or of.in_parts:
+            return None
+        told, along = operation.inputs[1], arguments.call(operation, known).axis
+        if along not in (None, 0):
+            return None
+        number = told.constant if short == "chunk" and type(told.constant) is int else 0
+        if of.order:
+            return replace(of, order="") if number and of.order == f"{number} in turn" else None
+        rows = share(of.rows, number) if number else counted(self._operand(told)) if short == "split" else ""
+        return replace(of, rows=rows) if rows.startswith(f"{of.rows} // ") else None
+
     def _size_as(self, size: Value, counts: bool) -> Placement | None:
         """How a size lies, which may be the number of samples of the whole batch."""
         return Partial("sum", ROWS) if counts else self._operand(size)
@@ -147,6 +179,8 @@ class Reading:
         return Shard(0, rows=PIECES) if kinds == {"split"} else Shard(0)
 
     def _gives_several(self, operation: Operation) -> bool:
+        if operation.name == "builtins.list" and operation.inputs and operation.inputs[0].operations:
+            return all(map(self._gives_several, operation.inputs[0].operations))  # `list(x.chunk(2, dim=1))`
         key = operation.inputs[1].operation if operation.name == "getitem" and len(operation.inputs) > 1 else None
         if key is not None:  # `skipped[::-1]`
             return key.name == "builtins.slice" and self._holds_batches(operation.inputs[0])
@@ -251,6 +285,34 @@ class Reading:
             if rows := counted(self._size_as(each, place == at)):
                 return Shard(place, rows=rows)
         return None
+
+    def _filled(self, placement: Placement, number: Placement) -> Placement:
+        """A tensor of one number: `torch.full((len(x),), 1 / len(x))`"""
+        if Replicate() in (number, placement):
+            return placement if number == Replicate() else number
+        if isinstance(number, Each) and isinstance(placement, Each):
+            return placement
+        if isinstance(number, PerRank) and isinstance(placement, Shard) and number.over == placement.rows:
+            return replace(number, rows=number.over)
+        return PerRank("torch.full", "it is filled with a rank's own")
+
+    def _weighs_apart(self, operation: Operation, known: operations.Operation) -> bool:
+        """Whether a loss has weights of each rank's own, and not one for each of its samples."""
+        named = {name: operation.keywords.get(name, Value()) for name in ("weight", "pos_weight")}
+        lying = {name: self._operand(each) for name, each in named.items() if self._is_apart(each)}
+        first = self._operand(operation.inputs[0]) if operation.inputs else None
+        return any(known.cls != "loss" or name != "weight" or each != first for name, each in lying.items())
+
+    def _is_apart(self, value: Value) -> bool:
+        return not isinstance(self._operand(value) or Replicate(), Replicate)
+
+    def _numbers(self, call: Call, told: list[Value], rows: int | None) -> tuple[int | None, ...]:
+        """The sizes that a tensor is given: None for the number of samples, or for what may be that."""
+        counts = [place == rows or bool(counted(self._operand(each))) for place, each in enumerate(told)]
+        if len(told) != len(call.sizes) or sum(counts) != 1:
+            return tuple(None if place == rows else size for place, size in enumerate(call.sizes))
+        sized = zip(call.sizes, counts, strict=True)
+        return tuple(None if count else OTHER_SIZE if size is None else size for size, count in sized)
 
     def _slice(self, operation: Operation) -> Placement:
         """`[start : start + n]`: places that begin where ranks have come to are each rank's own."""

@@ -33,7 +33,8 @@ def result_sizes(operation: Operation, name: str, call: Call, given: tuple[Sizes
     if operation.cls == "reduction":
         return _reduced(call, first)
     if operation.cls in ("loss", "sample_loss"):
-        return () if call.reduction != "none" else first
+        one_each = operation.cls == "sample_loss" and first is not None and len(first) > 1
+        return () if call.reduction != "none" else (first[0], *first[2:]) if first and one_each else first
     if operation.cls == "per_sample":
         return _of_layer(operation, first)
     if operation.cls in ("view", "expand", "repeat"):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from autodist.placement.along import rows_of
 from autodist.placement.by_number import NONLINEAR, partials
 from autodist.placement.call import ROWS, Call
-from autodist.placement.lattice import Partial, Placement, Replicate, Shard, counted, join
+from autodist.placement.lattice import Partial, Placement, Replicate, Shard, counted, is_multiple, join
 
 NO_NUMBER = "it has a size that differs over the ranks, and is no number of their samples"
 AGAIN = "it begins again on each rank, with a number for each of the rank's own samples"
@@ -34,8 +36,10 @@ def fill(call: Call) -> Placement:
     sized = [at for at, each in enumerate(call.operands) if not _is_alike(each.placement, at)]
     if not sized:
         return Replicate()
-    rows = _counts(call.operands[sized[0]].placement)
-    return Shard(sized[0], rows=rows) if len(sized) == 1 and rows else call.apart(NO_NUMBER)
+    size = call.operands[sized[0]].placement
+    if len(sized) == 1 and is_multiple(size) and isinstance(size, Partial):  # `torch.randn(4 * len(x))`
+        return Shard(sized[0], rows=size.weight, in_parts=True)
+    return Shard(sized[0], rows=rows) if len(sized) == 1 and (rows := _counts(size)) else call.apart(NO_NUMBER)
 
 
 def _is_alike(placement: Placement, at: int) -> bool:
@@ -54,8 +58,11 @@ def fill_like(call: Call) -> Placement:
 
 
 def arange(call: Call) -> Placement:
-    """Numbers that count up."""
-    return call.apart(AGAIN) if any(each.placement != Replicate() for each in call.operands) else Replicate()
+    """Numbers that count up, or an order that is drawn: of a rank's samples, one for each."""
+    apart = [each.placement for each in call.operands if each.placement != Replicate()]
+    if not apart:
+        return Replicate()
+    return replace(call.apart(AGAIN), rows=counted(apart[0]) if len(call.operands) == 1 else "")
 
 
 def random_like(call: Call) -> Placement:
@@ -73,6 +80,8 @@ def container(call: Call) -> Placement:
 
 def whole(call: Call) -> Placement:
     """What is computed of all numbers."""
+    if call.parameters.get("picks") and isinstance(call.first.placement, Partial):
+        return call.first.placement
     if all(each.placement == Replicate() for each in call.operands):
         return Replicate()
     return call.apart("it is computed of all samples together, and nothing joins the ranks' results")

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
 from autodist.placement.arguments import is_whole, keys_of
-from autodist.placement.lattice import Each, PerRank, Placement, Replicate, Shard, counted
+from autodist.placement.lattice import PIECES, Each, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.shapes import Sizes
+from autodist.placement.sizes import AGAIN
 from autodist.program import EMPTY, Value, held
 
 WHOLE = (None, None, None)
@@ -20,8 +21,10 @@ def subscript(
     key: Value,
     lies: Callable[[Value], Placement | None],
     size: Callable[[Value], Sizes],
+    number: Callable[[Value], Placement | None] | None = None,
 ) -> tuple[Placement, Sizes]:
-    """The placement and the sizes of `x[key]`; ``lies`` says how a key lies, and ``size`` how large it is."""
+    """The placement and the sizes of `x[key]`; ``lies`` says how a key lies, ``size`` how large it is, and ``number``
+    how the bounds of a slice lie, which may tell the size of the batch."""
     keys = keys_of(key)
     sharded = placement.axis if isinstance(placement, Shard) else None
     axis, shard, counts_all = 0, None, False
@@ -53,13 +56,22 @@ def subscript(
         chosen = lies(each) if each.operations else None
         if isinstance(chosen, PerRank) and isinstance(placement, Replicate) and not chosen.rows:  # `queue[len(x) :]`
             return PerRank("getitem", BY_PLACE), None
-        if axis == sharded and isinstance(chosen, Each):  # `x[i]`, in a loop over the samples, and not `x[i - 1]`
+        if axis == sharded and isinstance(chosen, Each) and isinstance(placement, Shard):  # `x[i]`, and not `x[i - 1]`
+            if chosen.loop == PIECES:  # `x[i : i + 8]`
+                return replace(placement, rows=PIECES), (None, *sizes[1:]) if sizes else None
             other = any(every.name.startswith("operator.") for every in each.operations)
             return PerRank("getitem", BY_PLACE) if other else chosen, sizes[1:] if sizes else None
         places = isinstance(chosen, PerRank) and chosen.rows  # of some of the rank's own
+        part = _part(placement, each, number or lies) if axis == sharded and isinstance(placement, Shard) else None
+        if part is not None:
+            placement, shard = part, len(result)
+            result.append(None)
+            axis += 1
+            continue
         if axis == sharded and (isinstance(chosen, Shard) or places) and isinstance(placement, Shard):
             name = ",".join(sorted(f"%{every.number}" for every in each.operations))
-            placement = replace(placement, rows=name)
+            anew = isinstance(chosen, PerRank) and chosen.rows == placement.rows  # `x[torch.randperm(len(x))]`
+            placement = placement if anew else replace(placement, rows=name)
         kept, wrong = (
             (True, None)
             if places and axis == sharded
@@ -73,11 +85,47 @@ def subscript(
             result.append(size_of if size_of == 1 and not each.things or is_whole(each) else None)
         axis += 1
     found = (*result, *sizes[axis:]) if sizes is not None else None
+    if isinstance(placement, PerRank) and placement.reason == AGAIN and not is_whole(keys[0]):  # `randperm(n)[:4]`
+        return replace(placement, rows=""), found
     if not isinstance(placement, Shard):
         return placement, found
     if placement.axis >= axis:
         shard = len(result) + placement.axis - axis
     return (replace(placement, axis=shard) if shard is not None else PerRank("getitem", BY_PLACE)), found
+
+
+def _part(placement: Shard, key: Value, lies: Callable[[Value], Placement | None]) -> Shard | None:
+    """What is left of a rank's samples by a slice of as many of them as a part of the batch has, `x[: len(x) // 2]`:
+    those that one process takes, since ranks' samples take turns. Of batches behind each other it is one of them."""
+    cut = key.operation
+    if cut is None or cut.name != "builtins.slice" or cut.inputs[2].constant is not None or len(key.operations) > 1:
+        return None
+    start, stop = (_told(each, placement.rows, lies) for each in cut.inputs[:2])
+    several = placement.order.removesuffix(" in turn")
+    if several != placement.order and several.isdigit():
+        end = int(several) if stop == "" else stop
+        if not isinstance(start, int) and start or not isinstance(end, int):
+            return None
+        left = end - (start or 0)
+        return replace(placement, order="" if left == 1 else f"{left} in turn") if 0 < left <= int(several) else None
+    if placement.order or placement.in_parts or isinstance(start, int) or start is None or stop is None:
+        return None
+    if stop == 1 and not start:
+        return placement
+    part = stop or start
+    return replace(placement, rows=str(part)) if (start == "") != (stop == "") and not isinstance(part, int) else None
+
+
+def _told(bound: Value, rows: str, lies: Callable[[Value], Placement | None]) -> int | str | None:
+    """How many times ``rows`` a bound of a slice is, or which share of it; empty for none, None for anything else."""
+    if bound.constant in (None, 0) and not bound.operations:
+        return ""
+    count = counted(lies(bound))
+    if not count and bound.operation is not None and bound.operation.name == "operator.mul":  # `2 * len(x)`
+        sides = bound.operation.inputs
+        times = [each.constant for each in sides if type(each.constant) is int]
+        return times[0] if len(times) == 1 and any(counted(lies(each)) == rows for each in sides) else None
+    return 1 if count == rows else count if count.startswith(f"{rows} // ") else None
 
 
 def _along(

@@ -99,6 +99,8 @@ def transfer(operation: Operation, call: Call) -> Placement:
             return Partial("mean", mixed.over)
         if others == [Replicate()]:
             return mixed
+        if others == [Shard(0, rows=mixed.over)]:  # each sample divided by how many there are
+            return replace(mixed, rows=mixed.over)
     if operation.parameters.get("anew") and call.first.shard is None:
         return Replicate()
     if mixed is not None and mixed.over and mixed.rows and operation.cls == "reduction" and operation.kind == "sum":
@@ -108,6 +110,8 @@ def transfer(operation: Operation, call: Call) -> Placement:
     if any(isinstance(each.placement, Each) for each in call.operands):
         return _of_each(operation, call)
     orders = {each.placement.order for each in call.operands if isinstance(each.placement, Shard)}
+    if operation.cls == "view" and (apart := layout.laid_apart(call)) is not None:
+        return apart
     if len(orders) > 1:
         return call.apart("operands have the samples in different orders")
     if orders - {""}:

@@ -10,7 +10,7 @@ from autodist import operations
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.arguments import begins_with_zero, gives_several, keys_of
 from autodist.placement.call import ROWS
-from autodist.placement.lattice import SUMMED
+from autodist.placement.lattice import is_even_number
 from autodist.placement.placements import Placements
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
 from autodist.solve.alone import Alone
@@ -347,11 +347,9 @@ def is_even(placement: Shard) -> bool:
 
 def is_number_of_samples(placement: Placement | None) -> bool:
     """Whether it counts samples, of which all ranks have as many."""
-    return isinstance(placement, Partial) and placement.weight.removeprefix(SUMMED) == ROWS
+    return isinstance(placement, Partial) and is_even_number(placement.weight)
 
 
 def is_weighted(placement: Placement) -> bool:
     """Whether it is a mean over numbers of which ranks have more or fewer: their sums and counts are reduced."""
-    return (
-        isinstance(placement, Partial) and placement.reduce == "mean" and placement.weight.removeprefix(SUMMED) != ROWS
-    )
+    return isinstance(placement, Partial) and placement.reduce == "mean" and not is_even_number(placement.weight)

@@ -25,6 +25,9 @@ from autodist.trace.things import (
     Stream,
 )
 
+PASSES = {"forward": "super().forward", "__call__": "super().__call__"}
+"""The passes of a class of a library, which one of the project that derives from it has of its own."""
+
 
 class Super:
     """`super()`: an object, seen from the class after the one whose method is run."""
@@ -170,7 +173,7 @@ class Attributes(Statements):
         line = one.owner if isinstance(one.owner, Class) else one.owner.cls
         found = line.find(name, one.cls) if line is not None else None
         if found is None:
-            return thing(Method(one.owner, name))
+            return thing(Method(one.owner, PASSES.get(name, name)))
         return self._bound(found[1], one.owner)
 
     def _bound(self, value: Value, owner: Any) -> Value:

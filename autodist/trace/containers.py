@@ -237,6 +237,16 @@ class Containers(Names):
             if container is not None:
                 container.place(key)
 
+    def listing(self, node: ast.AST, parts: list[Value], tag: object, kind: str = "tuple") -> Value:
+        """One of several tuples or lists that are made at a place, each by its tag."""
+        made: Sequence = self.make(node, lambda n, g: Sequence(n, g, kind=kind), tag)
+        if made.parts is None or len(made.parts) != len(parts):
+            made.parts = parts
+        joint = [a | b for a, b in zip(made.parts, parts, strict=True)]
+        made.version += joint != made.parts
+        made.parts = joint
+        return thing(made)
+
     # taking things out
 
     def parts(self, value: Value) -> list[Value] | None:

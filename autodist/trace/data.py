@@ -78,6 +78,32 @@ class Data(Objects):
         batch = self._collated(sample, loader, place, frame, ()) if not unseen else EMPTY
         return batch if batch is not EMPTY else whole
 
+    def laid_together(self, samples: Value, node: ast.AST, frame: Frame) -> Value:
+        """What `default_collate` makes of a list of samples: a tensor of each of their fields."""
+        return self._fields_of(self.element(samples, node, frame), node, frame, ())
+
+    def _fields_of(self, sample: Value, node: ast.AST, frame: Frame, path: tuple[Any, ...]) -> Value:
+        found = EMPTY
+        for each in ordered(sample.things) if len(path) < 4 else ():
+            if isinstance(each, Sequence) and each.parts is not None:
+                parts = [self._fields_of(part, node, frame, (*path, at)) for at, part in enumerate(each.parts)]
+                found |= self.listing(node, parts, ("fields", path), kind="list")
+            elif isinstance(each, Mapping):
+                made = self.make(node, lambda n, g: Mapping(n, g), ("fields", path))
+                for key, slot in each.entries.items():
+                    self.bind(made, made.entries, key, self._fields_of(slot.value, node, frame, (*path, key)))
+                found |= thing(made)
+        leaf = Value(sample.operations, sample.constants)
+        unseen = [each for each in leaf.operations if each.name == SAMPLE and not each.inputs[0].operations]
+        if unseen:  # of a data set of a library, whose samples may have several fields
+            return found | self.record(FIELDS, node, frame, [thing(unseen[0].owner)], owner=unseen[0].owner, tag=path)
+        if leaf:
+            listed = self.make(node, lambda n, g: Sequence(n, g), ("samples", path))
+            listed.version += listed.anywhere != leaf
+            listed.anywhere = leaf
+            found |= self.record("torch.stack", node, frame, [thing(listed)], tag=path)
+        return found
+
     def _choose(self, loader: Object, data: Value, node: ast.AST, frame: Frame) -> None:
         """Note what tells which samples are read: weights of a sampler, the numbers of a subset, as they are by now."""
         samplers = joined(loader.argument(*each) or EMPTY for each in (("sampler", 3), ("batch_sampler", 4)))

@@ -77,6 +77,8 @@ class Libraries(Processes):
             self.effect("random_split", self.record(name, node, frame, inputs, keywords))
             lengths = self.parts(inputs[1]) if len(inputs) > 1 else None
             return self.sequence(node, [inputs[0]] * len(lengths)) if lengths else self.sequence(node, None, inputs[0])
+        if short == "default_collate" and inputs:
+            return self.laid_together(inputs[0], node, frame)
         self.started(name, node, frame, inputs, keywords)
         roles = self.catalog.roles(name)
         if "applies" in roles and (applied := self._applied(name, node, frame, inputs, keywords)):
@@ -163,7 +165,7 @@ class Libraries(Processes):
         told = [self.parts(each) for each in inputs]
         if inputs and all(each is not None for each in told):
             rows = zip(*[each or [] for each in told], strict=False)
-            tuples = [self._tuple(node, list(row), ("row", at)) for at, row in enumerate(rows)]
+            tuples = [self.listing(node, list(row), ("row", at)) for at, row in enumerate(rows)]
             return self.sequence(node, tuples)
         elements = [self.record_element(each, node, frame, at) for at, each in enumerate(inputs)]
         if "*" in keywords:  # `zip(*batch)`: one stream for each field
@@ -176,21 +178,12 @@ class Libraries(Processes):
                 return self.record("torch.Tensor.t", node, frame, [together])
             listed = [self._stream(node, each, fields, ("field", at)) for at, each in enumerate(parts or ())]
             return self.sequence(node, listed if parts is not None else None, EMPTY if parts is not None else fields)
-        return self._stream(node, self._tuple(node, elements, "row"), joined(inputs))
+        return self._stream(node, self.listing(node, elements, "row"), joined(inputs))
 
     def record_element(self, value: Value, node: ast.AST, frame: Frame, tag: object) -> Value:
         """An element of one of several things that are gone through side by side."""
         with self.told_apart((node, "side", tag)):
             return self.element(value, node, frame)
-
-    def _tuple(self, node: ast.AST, parts: list[Value], tag: object) -> Value:
-        made: Sequence = self.make(node, lambda n, g: Sequence(n, g, kind="tuple"), tag)
-        if made.parts is None or len(made.parts) != len(parts):
-            made.parts = parts
-        joint = [a | b for a, b in zip(made.parts, parts, strict=True)]
-        made.version += joint != made.parts
-        made.parts = joint
-        return thing(made)
 
     def builtin_map(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         if len(inputs) < 2:

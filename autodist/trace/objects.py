@@ -8,6 +8,7 @@ from typing import Any
 
 from autodist.program import EMPTY, Value, constant, joined
 from autodist.source import all_of
+from autodist.trace.attributes import PASSES
 from autodist.trace.calls import REST, Calls, Keywords
 from autodist.trace.names import thing
 from autodist.trace.things import Class, External, Frame, Function, Mapping, Method, Object, Partial, Sequence, Slot
@@ -132,9 +133,13 @@ class Objects(Calls):
                     if isinstance(each, Function):
                         given = [*inputs] if each.role == "staticmethod" else [thing(one), *inputs]
                         return self.enter(each, node, frame, given, keywords)
-        if any(name in CONTAINERS for name in one.cls.libraries):
+        return self._library_pass(one, node, frame, inputs, keywords)
+
+    def _library_pass(self, one: Object, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
+        """The pass of the class of a library that an object's class derives from."""
+        if any(name in CONTAINERS for name in one.library_names):
             return self._in_sequence(one, node, frame, inputs)
-        library = next(iter(one.cls.libraries), "object")
+        library = next(iter(one.library_names), "object")
         return self.record(library, node, frame, inputs, keywords, owner=one)
 
     def _call_library_object(
@@ -192,8 +197,16 @@ class Objects(Calls):
             layers = self.layers(one)
             more = one.attributes["some"].value if "some" in one.attributes else EMPTY
             more |= one.keywords.get(REST, EMPTY)
-            given = joined(self.element(each, node, frame) if layers is None else each for each in one.inputs)
-            return (joined(layers) if layers is not None else given) | more
+            if layers is None:  # lists of them, or each for itself: `nn.Sequential(*layers, nn.Linear(4, 1))`
+                lists = (any(isinstance(t, Object) for t in each.things) for each in one.inputs)
+                given = (
+                    each if alone else self.element(each, node, frame)
+                    for each, alone in zip(one.inputs, lists, strict=True)
+                )
+                return joined(given) | more
+            return joined(layers) | more
+        if isinstance(one, Method) and isinstance(one.owner, Object) and isinstance(one.function, str):
+            return self.element(self._held(one.owner, one.function, node, frame), node, frame)  # `list(vgg.features)`
         return super().element_of(one, node, frame)
 
     def parts(self, value: Value) -> list[Value] | None:
@@ -304,6 +317,10 @@ class Objects(Calls):
         if name in ("__init__", "super"):
             self._given(one, inputs, keywords)
             return constant(None)
+        if name == PASSES["forward"] or name == PASSES["__call__"] and one.cls and not one.cls.find("forward"):
+            return self._library_pass(one, node, frame, inputs, keywords)
+        if name == PASSES["__call__"]:
+            return self.call(self.attribute(thing(one), "forward", node, frame), node, frame, inputs, keywords)
         if name == "forward":
             return self.call_object(one, node, frame, inputs, keywords)
         self.told_to_evaluate |= name == "eval" or name == "train" and bool(inputs)

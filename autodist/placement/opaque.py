@@ -1,0 +1,115 @@
+"""What libraries give whose code is not followed: models, their outputs and losses, and batches of any kind."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+
+from autodist.placement.call import ROWS
+from autodist.placement.in_place import InPlace
+from autodist.placement.lattice import Partial, PerRank, Placement, Replicate, Shard
+from autodist.program import FIELDS, Operation, Value, closure, held
+
+NOT_KNOWN = "it is not known what it computes"
+DETECTORS = frozenset(["boxes", "pictures"])
+"""The kinds of models that hand out a dict of losses where they are given targets."""
+LOSSES = frozenset(["loss", "loss_function"])
+OF_DICTS = ("torch.Tensor.items", "torch.Tensor.values", "torch.Tensor.get", "torch.Tensor.pop")
+"""Methods by which a batch gives its fields."""
+VIEWED = ("iterate", "getitem")
+
+
+class Opaque(InPlace):
+    """Placements of what is computed by libraries that the table of operations does not name."""
+
+    def _roles(self, operation: Operation) -> frozenset[str]:
+        known = self._catalog.roles(operation.name) if self._catalog is not None else frozenset()
+        return known | getattr(operation.owner, "roles", frozenset())
+
+    def _unknown(self, operation: Operation) -> Placement | None:
+        """An operation that the table does not know: replicated of what is replicated."""
+        found = [each for each in map(self._operand, operation.operands) if each is not None]
+        apart = [each for each in found if not isinstance(each, Replicate) or each.exponent]
+        if not apart:
+            return Replicate()
+        mixed = next((each for each in apart if isinstance(each, PerRank)), None)
+        if mixed is not None:
+            return mixed
+        if operation.inputs and (field := self._field(operation.inputs[0], operation)) is not None:
+            return field
+        if all(each == Shard(0) for each in apart):
+            if self._roles(operation) & LOSSES:
+                return self._loss(operation, "mean")
+            if "log_likelihood" in self._roles(operation):
+                return self._loss(operation, "sum")
+            if self._is_model(operation):
+                own = self._own_loss(operation)
+                hands_out = own in DETECTORS and len(operation.inputs) > 1
+                return Partial("mean", ROWS) if hands_out else Shard(0)
+        return PerRank(operation.name, NOT_KNOWN)
+
+    def _loss(self, operation: Operation, usual: str) -> Placement:
+        """A loss of a library, which is a mean over samples, a sum, or one for each."""
+        told = operation.keywords.get("reduction") or getattr(operation.owner, "keywords", {}).get("reduction")
+        reduction = str(told.constant) if told is not None else usual
+        if reduction == "none":
+            return Shard(0)
+        return Partial("sum") if reduction == "sum" else Partial("mean", ROWS)
+
+    # outputs of models
+
+    def _own_loss(self, operation: Operation) -> str:
+        """Over what a model takes its own loss, if that is no mean over samples."""
+        callee = operation.inputs[0].operations if operation.name == "call" and operation.inputs else frozenset()
+        names = [getattr(operation.owner, "name", "") or operation.name, *(each.name for each in callee)]
+        found = (self._catalog.own_loss(each) for each in names) if self._catalog is not None else iter(())
+        return next(filter(None, found), "")
+
+    def _field(self, of: Value, operation: Operation) -> Placement | None:
+        """An output of a model of a library, or a field of a batch that is no tensor, by its name or place."""
+        if self._are_fields(of):
+            return self._operand(of)
+        models = [each for each in of.operations if self._is_model(each) and self._table.find(each.name) is None]
+        if not models or len(models) < len(of.operations):
+            return None
+        lying = self._operand(of)
+        if not isinstance(operation.node, ast.Attribute) and operation.name != "getitem" or lying != Shard(0):
+            return lying if operation.name in VIEWED or operation.name in OF_DICTS else None
+        named = operation.inputs[1].constant if operation.name == "getitem" else operation.name.rpartition(".")[2]
+        first = named == 0 and any("labels" in each.keywords for each in models)
+        return Partial("mean", ROWS) if named == "loss" or first else lying
+
+    def _are_fields(self, value: Value) -> bool:
+        """Whether it is a batch that is no tensor, or fields of it: `batch`, `batch.items()`, `batch.pop("labels")`"""
+        return bool(value.operations) and all(map(self._is_field, value.operations))
+
+    def _is_field(self, operation: Operation, within: int = 4) -> bool:
+        if operation.name == FIELDS:
+            return True
+        named = operation.name in OF_DICTS or operation.name in VIEWED and operation not in self._cyclic
+        inner = operation.inputs[0].operations if named and operation.inputs else ()
+        outer = [each for each in inner if self._is_field(each, within - 1)] if within else []
+        pairs = operation.name not in VIEWED or all(each.name != FIELDS for each in outer)  # of `batch.items()`
+        return bool(outer) and len(outer) == len(inner) and pairs and operation.name != "getitem"
+
+    # models
+
+    def _is_model(self, operation: Operation) -> bool:
+        """Whether it is a call of a model, or of a part of one: it computes each sample apart, and normalises over all
+        of them if at all."""
+        if "module" in self._roles(operation):
+            return True
+        callee = operation.inputs[0].operations if operation.name == "call" and operation.inputs else frozenset()
+        above = closure(callee, lambda each: (op for value in each.inputs[:1] for op in held(value)))
+        return bool(callee) and any(self._makes_model(each) for each in above)
+
+    def _makes_model(self, operation: Operation) -> bool:
+        held = [each for value in operation.inputs[:1] for each in value.things]
+        inside = any("module" in getattr(each, "roles", ()) for each in held)
+        return inside or "module" in self._roles(operation) or operation in self._with_parameters
+
+    @cached_property
+    def _with_parameters(self) -> set[Operation]:
+        """What the script asks for its parameters: a model that a library, or code that is not followed, has made."""
+        asked = (each for each in self._program.operations if each.name.endswith(".parameters") and each.inputs)
+        return {op for each in asked for op in each.inputs[0].operations}
