@@ -128,7 +128,6 @@ RANDOMNESS = """
 
 LOSSES = """
     by_turn
-    terms
     batchwise | pairing
     folding
     wholes
@@ -170,13 +169,15 @@ TRACE = """
 
 PLACEMENT = """
     propagate
+    opaque
     in_place
     reading
     placements
     subscripts | plan
     arguments | shapes | whole_numbers
     transfer
-    samples | layout | products | sizes | between_ranks
+    samples | layout | products | between_ranks
+    sizes
     along
     by_number
     call
@@ -184,7 +185,7 @@ PLACEMENT = """
 """
 
 SOLVE = """
-    cuts
+    cuts | losses
     memories | costs
     search
     facts

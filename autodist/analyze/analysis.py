@@ -23,14 +23,13 @@ from autodist.analyze.launched import is_distributed, seeds_by_rank
 from autodist.analyze.losses import whole_losses, without_sums
 from autodist.analyze.modules import uncovered
 from autodist.analyze.picked import steps_on_parts
-from autodist.analyze.reductions import reduced
+from autodist.analyze.reductions import losses, reduced, terms
 from autodist.analyze.refusals import in_batch_negatives, refusals_of, unfinished, unshared_output
 from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Strategy
 from autodist.fsdp import meta, sharding, shards, weights
 from autodist.interpreter import Event, Interpreter, Plan, Runs, Unfinished
 from autodist.losses import batchwise, by_turn, pairing, scaling, untaken, weighing, wholes
-from autodist.losses.terms import terms
 from autodist.models import leaves, moved_too_late, placed_when_wrapped, trained_models, wrap_plan
 from autodist.naming import rank_zero_statements
 from autodist.origins import roots
@@ -192,7 +191,7 @@ def _modelled(
     stuck = refused or list(uncovered(first, models))
     answered = any("environment" in each.message for each in stuck)
     if {each.code for each in stuck} in ({"AD902"}, {"AD904"}) and not (answered or is_distributed(first)):
-        turns = by_turn.find(again, known, first, fsdp) or turns
+        turns = by_turn.find(again, known, first, fsdp, partial(terms, again.program)) or turns
     if (site := turns.site) is not None and "AD902" in {each.code for each in refused}:
         refused = [Concern("AD902", site.source, site.node, turns.reason, Severity.REFUSAL)]
     if turns.nodes:
@@ -228,7 +227,7 @@ def _modelled(
         return TrainingScript(project, first.values, concerns=late), first
     if (concern := unshared_output(second)) is not None:
         return TrainingScript(project, first.values, concerns=(concern,)), first
-    summed = () if is_distributed(second) else terms(second, again, plan)
+    summed = () if is_distributed(second) else terms(again.program, second, plan)
     if summed:
         plan = replace(plan, terms=_nodes(summed))
         second = again(plan)
@@ -252,7 +251,8 @@ def _modelled(
     reductions = [*before, *reductions]
     made_global = {place.node for place in reductions}
     even = [each for each in even if not (isinstance(each.node, ast.BinOp) and each.node.right in made_global)]
-    script = assembled(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held)
+    lying = None if by_hand else losses(again.program, run, run.plan)
+    script = assembled(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held, lying)
     gathered = (*pairing.in_training(paired, run), *counted)
     script = replace(
         script, weighed=tuple(even), joined=joined, gathered=gathered, terms=summed, reckoned=tuple(reckoned)

@@ -45,7 +45,15 @@ from autodist.analyze.group import gathered_without_group, sometimes_joined, wit
 from autodist.analyze.handmade import draw_sites, drawn_alike, generators_alike, left_seeded, masks_alike, picked_apart
 from autodist.analyze.launched import ends_at_once, is_distributed, never_joined
 from autodist.analyze.loaders import evaluation_loaders, evaluation_samplers, sampler_concerns, sharded_loaders
-from autodist.analyze.losses import amplified, amplified_in_part, gradients_alone, loss_concerns, normalised_twice, sums
+from autodist.analyze.losses import (
+    amplified,
+    amplified_in_part,
+    gradients_alone,
+    loss_concerns,
+    normalised_twice,
+    pieces,
+    sums,
+)
 from autodist.analyze.modules import (
     compiled_statistics,
     derived_norms,
@@ -76,6 +84,7 @@ from autodist.models.sparse import sparse_over_nccl
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Reduction, Shards, Site, TrainingScript, Unseeded
+from autodist.solve.losses import Losses
 from autodist.solve.search import Cut
 from autodist.values import NOTHING, External, Function, Path_
 
@@ -91,6 +100,7 @@ def assembled(
     placed: list[Cut],
     left: list[Cut],
     held: list[tuple[Site, ast.stmt]],
+    losses: Losses | None,
 ) -> TrainingScript:
     """The script as the rules see it, from the analyses with (`run`) and without (`first`) what was decided."""
     shared_draws = (*draw_sites(run, draws), *wholes.draws(run, "dealt_out"), *wholes.draws(run, "taken"))
@@ -151,6 +161,7 @@ def assembled(
     concerns += never_joined(run)
     concerns += followed_in_part(run)
     concerns += loss_concerns(run)
+    concerns += pieces(run, losses) if losses is not None else ()
     concerns += cut_into_pieces(run)
     concerns += sampler_concerns(run)
     in_training = previews.passes_in_training(run)
@@ -255,7 +266,7 @@ def assembled(
         paired=tuple(wholes.paired(run)),
         averaged=tuple(averaged),
         stepped_by_hand=tuple(averaging.stepped_by_hand(run)[0]) if not is_distributed(run) else (),
-        sums=tuple(sums(run)),
+        sums=tuple(sums(run, losses)) if losses is not None else (),
         amplified=read_amplified,
         own_gradients=own_gradients,
         previews=tuple(previewed),

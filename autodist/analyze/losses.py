@@ -19,8 +19,9 @@ from autodist.naming import rank_zero_statements
 from autodist.origins import learnt_from, upstream
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site, TrainingScript, Weighed
+from autodist.solve.losses import Losses
 from autodist.source import Source, argument, last_name, shortened
-from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
+from autodist.spread import COUNT, LOCAL, MEAN, ROWS, Spread
 from autodist.tensors import mixing
 from autodist.tensors.picking import picks, takes_first
 from autodist.values import NOTHING, Amplified, Draw, External, Object
@@ -367,22 +368,31 @@ def _weighted(source: Source, node: ast.AST, option: str) -> Concern:
     return Concern("AD602", source, node, message, Severity.WARNING)
 
 
-def sums(run: Interpreter) -> Iterator[Site]:
+def sums(run: Interpreter, losses: Losses) -> Iterator[Site]:
     """Losses that are sums over samples: averaging gradients over ranks divides them by the number of ranks."""
-    seen: set[ast.AST] = set()
-    for event in run.events:
-        if event.kind == "backward" and event.value.spread in (SUM, COUNT) and event.node not in seen:
-            seen.add(event.node)
-            assert isinstance(event.node, ast.Call)
-            node = event.node.func.value if isinstance(event.node.func, ast.Attribute) else event.node.args[0]
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr == "scale"
-                and node.args
-            ):
-                node = node.args[0]
-            yield Site(event.source, node)
+    sources = {event.node: event.source for event in run.of("backward")}
+    for node in losses.sums():
+        if isinstance(node, ast.Call) and node in sources:
+            yield Site(sources[node], _scaled(node))
+
+
+def pieces(run: Interpreter, losses: Losses) -> Iterator[Concern]:
+    """Means over pieces of a batch of which it is told how large they are, and not how many."""
+    sources = {event.node: event.source for event in run.of("backward")}
+    for node in [each for each in losses.in_pieces() if each in sources][:1]:
+        message = (
+            "each piece of so many samples of a batch has a loss of its own: that is right where a rank's share of the "
+            "batch is a multiple of so many, and its last piece counts for too much elsewhere; take as many pieces on "
+            "any number of ranks, `x.chunk(n)`"
+        )
+        yield Concern("AD602", sources[node], node, message, Severity.WARNING)
+
+
+def _scaled(node: ast.Call) -> ast.expr:
+    """The loss of a backward pass: `loss` of `scaler.scale(loss).backward()`"""
+    loss = node.func.value if isinstance(node.func, ast.Attribute) else node.args[0]
+    scales = isinstance(loss, ast.Call) and isinstance(loss.func, ast.Attribute) and loss.func.attr == "scale"
+    return loss.args[0] if scales and isinstance(loss, ast.Call) and loss.args else loss
 
 
 def amplified(run: Interpreter) -> tuple[tuple[Site, ...], tuple[tuple[Site, str], ...], list[Concern]]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from autodist import regions
 from autodist.analyze.launched import is_distributed
 from autodist.analyze.losses import amplified
-from autodist.interpreter import Event, Interpreter, Plan, Runs
+from autodist.interpreter import Interpreter, Plan, Runs
+from autodist.losses.scaling import IN_TRAINING
 from autodist.naming import rank_zero_statements
 from autodist.origins import learnt_from
-from autodist.placement import Partial, Placement, Replicate, Shard
+from autodist.placement import Each, Partial, Placement, Replicate, Shard
 from autodist.placement.call import ROWS
 from autodist.placement.plan import Plan as Lying
 from autodist.program import Operation, Program, closure, held
@@ -22,6 +23,7 @@ from autodist.solve.alone import Alone
 from autodist.solve.cuts import made_global, solved
 from autodist.solve.demands import Demand
 from autodist.solve.facts import is_number_of_samples, is_sum, is_weighted
+from autodist.solve.losses import Losses
 from autodist.solve.search import Cut
 from autodist.solve.sources import Sources, sources
 from autodist.solve.written import assigned, parts_of
@@ -39,18 +41,18 @@ def reduced(
     steps are computed from, for ``training``. What a plan has made global already, or divides, is left as it is."""
     if is_distributed(run):
         return run, [], []
-    program, given = again.program, _given(again.program, run)
+    program = again.program
     asking = set(_asking_for_writers(program, run))
     alone = Alone(frozenset({*asking, *(site.node for site in rank_zero_statements(run))}))
     met: dict[ast.expr, Cut] = {}
     left: list[Cut] = []
     asked: list[Demand] = []
     for _ in range(ROUNDS):
-        nodes = [each for each in (*plan.reduced, *plan.gathered, *plan.joined) if isinstance(each, ast.expr)]
+        nodes = _made_global(plan)
         before, asked = asked, list(_of_training(run, program))
         if met and asked == before:
             break
-        chosen = solved(program, _lying(program, run, given, plan, nodes), run.catalog, alone, asked, training)
+        chosen = solved(program, _lying(program, run, plan), run.catalog, alone, asked, training)
         chosen = [each for each in chosen if each.node not in nodes and not _is_divided(each, plan)]
         chosen = [_where_it_trains(each, run) for each in chosen if not _is_in_doubt(each, run)]
         left = [each for each in chosen if not each.is_met]
@@ -120,25 +122,55 @@ def _beside_gradients(node: ast.expr) -> Iterator[ast.expr]:
 
 def _given(program: Program, run: Interpreter) -> Sources:
     """What each rank has its share of: the loaders that a run shares out among them."""
-    given = sources(program, run.catalog)
     shared: dict[ast.AST, set[bool]] = {}
     for value in run.values.values():
         for loader in value.objects("loader"):
             shared.setdefault(loader.node, set()).add(run.shares_out(loader))
-    made = (each for each in program.operations if each.name.endswith(".__init__"))
+    made = [each for each in program.operations if each.name.endswith(".__init__")]
     loaders = {each.owner for each in made if shared.get(each.node) == {True}}
+    ahead = {each.owner for each in made if shared.get(each.node) == {False}} if run.plan.held else set()
+    given = sources(program, run.catalog, frozenset(ahead))
     by_hand = given.batches or given.wholes
     return given if by_hand and not given.training else replace(given, training=given.training | loaders)
 
 
-def _lying(program: Program, run: Interpreter, given: Sources, plan: Plan, nodes: Sequence[ast.expr]) -> Lying:
-    """What placements are propagated from, where some expressions are global already, and losses are weighed."""
+def losses(program: Program, run: Interpreter, plan: Plan) -> Losses:
+    """How the losses lie under a plan."""
+    return Losses(program, _lying(program, run, plan), run.catalog)
+
+
+def terms(program: Program, run: Interpreter, plan: Plan) -> tuple[Reduction, ...]:
+    """The sums that are multiplied by the number of ranks; in training alone where evaluation, in which every rank has
+    all data, comes to the same place."""
+    found = losses(program, run, plan).terms()
+    return tuple(Reduction(t.source, t.node, Spread.SUM, switch=IN_TRAINING if t.is_evaluated else None) for t in found)
+
+
+def _made_global(plan: Plan) -> list[ast.expr]:
+    return [each for each in (*plan.reduced, *plan.gathered, *plan.joined) if isinstance(each, ast.expr)]
+
+
+def _taken_in_turn(program: Program, run: Interpreter, plan: Plan) -> Iterator[ast.expr]:
+    """The names of what loops come to of whose rounds each rank has its share."""
+    for turn in plan.turns:
+        source = run.sources[turn]
+        loop = source.parents[turn]
+        target = getattr(loop, "target", None)
+        names = {each.id for each in ast.walk(target) if isinstance(each, ast.Name)} if target is not None else set()
+        around = loop if isinstance(loop, ast.For) else source.parents[loop]
+        reads = (each for each in ast.walk(around) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
+        yield from (each for each in reads if each.id in names)
+
+
+def _lying(program: Program, run: Interpreter, plan: Plan) -> Lying:
+    """What placements are propagated from under a plan: some expressions are global already, losses are weighed."""
+    given = _given(program, run) if not plan.turns else Sources()
+    nodes = _made_global(plan)
     weighed: dict[Operation, Placement] = {
-        op: Partial("mean", ROWS) for node in plan.weighed for op in program.at(node).operations
+        op: Partial("mean", ROWS) for node in (*plan.weighed, *plan.terms) for op in program.at(node).operations
     }
-    known = {op: found for event in run.of("backward") for op, found in _losses(event, program)}
     divided = {op: Shard(given.axis) for site in amplified(run)[0] for op in program.at(site.node).operations}
-    lying = replace(given.plan, placed={**given.plan.placed, **weighed, **divided}, losses=known)
+    lying = replace(given.plan, placed={**given.plan.placed, **weighed, **divided})
     source, region = program.operations[0].source, program.operations[0].region
     demand = Demand("state", program.operations[0])
 
@@ -151,6 +183,7 @@ def _lying(program: Program, run: Interpreter, given: Sources, plan: Plan, nodes
         tuples = [each for each in told if not program.at(each).operations]  # `x, y = next(batches)`
         handed = {op: shard for each in tuples for op in held(program.at(each)) if op.is_tensor}
         lying = made_global(at(told), program, replace(lying, placed={**weighed, **divided, **handed}), shard)
+    lying = made_global(at(_taken_in_turn(program, run, plan)), program, lying, Each("rows"))
     return made_global(at(nodes), program, lying)
 
 
@@ -176,14 +209,6 @@ def _where_it_trains(cut: Cut, run: Interpreter) -> Cut:
         return cut
     lying, switch = Partial("sum", ROWS), f"{source.code(mean)}.requires_grad"
     return replace(cut, node=node, source=source, placement=lying, switch=switch)
-
-
-def _losses(event: Event, program: Program) -> Iterator[tuple[Operation, Placement]]:
-    """The losses of a backward pass, and whether they are means or sums over samples."""
-    node = event.node
-    known = {Spread.SUM: Partial("sum"), Spread.MEAN: Partial("mean", ROWS)}.get(event.value.spread)
-    if known is not None and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        yield from ((each, known) for each in program.at(node.func.value).operations)
 
 
 def _is_divided(cut: Cut, plan: Plan) -> bool:

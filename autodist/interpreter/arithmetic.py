@@ -202,15 +202,7 @@ class Arithmetic(Evaluation):
 
     def _term(self, node: ast.expr, value: Value, other: Value, scope: Scope) -> Value:
         """A sum over a rank's samples that is added to something else, see `losses/terms.py`."""
-        if node in self.plan.terms:
-            if value.spread is SUM:
-                return value.but(spread=MEAN)
-            self.event("whole_term", node, scope, value)
-        elif value.spread is SUM and value.models and not value.things and not self._no_grad:
-            if other.spread is MEAN or other.spread is SAME and other.weights and not other.things:
-                if self.uneven(value) is None:
-                    self.event("summed_term", node, scope, value)
-        return value
+        return value.but(spread=MEAN) if node in self.plan.terms and value.spread is SUM else value
 
     def _note_blending(self, operands: Sequence[tuple[ast.expr, Value]], scope: Scope) -> None:
         """Note a number, as of a rank's samples, that says how parameters follow others: `a.lerp(b, 0.5 ** (len(x) /

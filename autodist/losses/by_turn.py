@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 
 from autodist.interpreter import Event, Interpreter, Loop, Plan
 from autodist.losses import rounds
-from autodist.losses.terms import terms
 from autodist.losses.weighing import losses
 from autodist.models import holds_batch_norm, parts
 from autodist.models.unused import runs_by_chance
-from autodist.script import Model, Site
+from autodist.script import Model, Reduction, Site
 from autodist.source import shortened
 from autodist.spread import MEAN, SUM
 from autodist.values import NOTHING, Draw, Evened, External, Function, Object
@@ -49,9 +48,15 @@ class Turns:
     reason: str = ""
 
 
-def find(run: Callable[[Plan], Interpreter], plan: Plan, first: Interpreter, sharded: bool) -> Turns | None:
+def find(
+    run: Callable[[Plan], Interpreter],
+    plan: Plan,
+    first: Interpreter,
+    sharded: bool,
+    terms: Callable[[Interpreter, Plan], tuple[Reduction, ...]],
+) -> Turns | None:
     """The loops of which ranks share the rounds; None where no step has one. The forward passes of ``sharded`` models
-    meet those of other ranks."""
+    meet those of other ranks. ``terms`` finds the sums that are to be multiplied under a plan."""
     if any(True for event in first.of("backward") for each in event.value.origins if isinstance(each, Object)):
         return None  # of a loader
     if (site := _accumulated(first)) is not None:
@@ -67,7 +72,7 @@ def find(run: Callable[[Plan], Interpreter], plan: Plan, first: Interpreter, sha
         nodes = frozenset(loop.through.iter for loop in loops if loop.through is not None)
         found = Turns(nodes, even)
         shared = replace(plan, sharded=frozenset(), draws=frozenset(), turns=nodes, even=even)
-        objection = next(_of_losses(_settled(run, shared)), None)
+        objection = next(_of_losses(_settled(run, shared, terms)), None)
         if objection is None and not sharded:
             return found
         objection = objection or (Site(loops[0].source, loops[0].node), SHARDED)
@@ -115,11 +120,13 @@ def _methods(part: Object) -> Iterator[Function]:
             yield from value.functions
 
 
-def _settled(run: Callable[[Plan], Interpreter], plan: Plan) -> Interpreter:
+def _settled(
+    run: Callable[[Plan], Interpreter], plan: Plan, terms: Callable[[Interpreter, Plan], tuple[Reduction, ...]]
+) -> Interpreter:
     """The analysis with what makes losses exact that are more than a sum: sums beside other terms, `loss + penalty`,
     and those that are divided by another sum, `loss / words`."""
     current = run(plan)
-    if summed := terms(current, run, plan):
+    if summed := terms(current, plan):
         plan = replace(plan, terms=frozenset(each.node for each in summed))
         current = run(plan)
     quotients = (each.event for each in losses(current) if isinstance(each.event.node, ast.BinOp))

@@ -261,8 +261,9 @@ def as_reported(program: Program, plan: Plan, catalog: Catalog, before: Placemen
     placements = propagate(program, plan, catalog=catalog, before=before)
     ends = {each for effect in program.of("backward") for each in held(joined(effect.operation.inputs[:1]))}
     losses = closure(ends, lambda each: _multiplied(each, placements))
-    lost = (each for each in losses if _is_otherwise(placements.of.get(each), plan.losses.get(each)))
-    mixed = {each: plan.losses.get(each, Partial("mean", ROWS)) for each in lost}
+    mixed: dict[Operation, Placement] = {
+        each: Partial("mean", ROWS) for each in losses if isinstance(placements.of.get(each), PerRank)
+    }
     if not mixed:
         return placements
     found = propagate(program, replace(plan, placed={**plan.placed, **mixed}), catalog=catalog, before=placements)
@@ -278,14 +279,6 @@ def _multiplied(operation: Operation, placements: Placements) -> Iterator[Operat
     apart = [each for each in given if placements.of.get(each, Replicate()) != Replicate()]
     if len(apart) == 1 and (scaled or known is not None and known.cls in ("same", "linear", "multiply", "divide")):
         yield from apart if known is None or known.cls != "divide" or apart[0] in operation.inputs[0].operations else ()
-
-
-def _is_otherwise(lying: Placement | None, known: Placement | None) -> bool:
-    """Whether a loss relates samples, or is the sum of what a layer gives that is ``known`` to be a mean."""
-    summed = (
-        isinstance(lying, Partial) and isinstance(known, Partial) and (lying.reduce, known.reduce) == ("sum", "mean")
-    )
-    return isinstance(lying, PerRank) or summed
 
 
 def _met(demand: Demand, facts: Facts) -> Iterator[Cut]:

@@ -79,9 +79,13 @@ class Sources:
         return Plan(self.placement_of, placed, self.taken, counts=self.counts)
 
 
-def sources(program: Program, catalog: Catalog, table: Table | None = None) -> Sources:
-    """What each rank has its share of, in a program."""
+def sources(
+    program: Program, catalog: Catalog, ahead: frozenset[Any] = frozenset(), table: Table | None = None
+) -> Sources:
+    """What each rank has its share of, in a program: nothing of what the loaders give that are read ``ahead`` of all
+    steps, which pick their batches of it."""
     found = _Found(program, catalog, table or operations.load())
+    found.ahead = ahead
     by_rows = found.by_rows()
     by_columns = found.by_columns(by_rows)
     if by_columns is None:
@@ -91,9 +95,12 @@ def sources(program: Program, catalog: Catalog, table: Table | None = None) -> S
 
 
 class _Found(Batches):
+    ahead: frozenset[Any] = frozenset()
+
     def by_rows(self) -> Sources:
         """The sources, where the samples of a batch lie along the first axis."""
         loaders = [each for each in self.ordered if each.name in LOADERS and each.owner is not None]
+        loaders = [each for each in loaders if each.owner not in self.ahead]
         loaders = [each for each in loaders if not each.region.without_gradients] or loaders
         if loaders:
             training = self._with_others(frozenset(each.owner for each in loaders))

@@ -1,0 +1,128 @@
+"""Losses: which of them averaged gradients make those of one process, and which sums in them are multiplied first."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from autodist import operations
+from autodist.catalog import Catalog
+from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement.call import ROWS
+from autodist.placement.lattice import PIECES
+from autodist.placement.opaque import NOT_KNOWN
+from autodist.placement.placements import Placements
+from autodist.placement.plan import Plan
+from autodist.placement.propagate import propagate
+from autodist.program import Operation, Program, closure, held, joined
+from autodist.solve.steps import Steps, given
+from autodist.source import Source
+
+ROUNDS = 6
+"""`recognition + divergence + penalty` adds one after the other."""
+MEAN, SUM, SAME = Partial("mean", ROWS), Partial("sum"), Replicate()
+
+
+@dataclass(frozen=True)
+class Term:
+    """A sum over a rank's samples that a loss adds to means, or to what every rank has: `cross_entropy(x, y) +
+    kl.sum()`. N times as large, its mean over the ranks is that of the batch."""
+
+    source: Source
+    node: ast.expr
+    is_evaluated: bool
+    """Whether data that every rank has in full come to the same place, without gradients."""
+
+
+class Losses:
+    """The losses of a program under a plan. What is not known to relate samples is taken to compute each apart."""
+
+    def __init__(self, program: Program, plan: Plan, catalog: Catalog, before: Placements | None = None) -> None:
+        self._program, self._catalog, self._steps = program, catalog, Steps(program)
+        self.backward = self._steps.backward
+        self.plan, self.assumed = plan, set[Operation]()
+        self.placements = propagate(program, plan, catalog=catalog, before=before)
+        for _ in range(ROUNDS):
+            unknown = [each for each in self._above(self._lost()) if self._is_unknown(each)]
+            if not unknown:
+                break
+            self.assumed.update(unknown)
+            self._place(dict.fromkeys(unknown, Shard(0)))
+
+    def _place(self, placed: dict[Operation, Placement]) -> None:
+        self.plan = replace(self.plan, placed={**self.plan.placed, **placed})
+        self.placements = propagate(self._program, self.plan, catalog=self._catalog, before=self.placements)
+
+    def of(self, node: ast.AST) -> list[Placement]:
+        """How the losses of a backward pass lie."""
+        found = (each for each in self.backward if each.node is node)
+        lying = [self.placements.joint(held(joined(each.inputs[:1]))) for each in found]
+        return [each for each in lying if each is not None]
+
+    def _lost(self) -> set[Operation]:
+        """The losses that are different on each rank."""
+        ends = {op for each in self.backward for op in held(joined(each.inputs[:1]))}
+        return {each for each in ends if isinstance(self.placements.of.get(each), PerRank)}
+
+    def _above(self, lost: Iterable[Operation]) -> list[Operation]:
+        """What made losses different on each rank: of what lies in simple ways itself."""
+        of = self.placements.of
+        found = closure(lost, lambda op: (each for each in given(op) if isinstance(of.get(each), PerRank)))
+        first = [op for op in found if not any(isinstance(of.get(each), PerRank) for each in given(op) - {op})]
+        return sorted({*first}, key=lambda op: op.number)
+
+    def _is_unknown(self, operation: Operation) -> bool:
+        lying = self.placements.of.get(operation)
+        return isinstance(lying, PerRank) and lying.reason == NOT_KNOWN and lying.operation == operation.name
+
+    # sums that are multiplied
+
+    def sums(self) -> Iterator[ast.AST]:
+        """The backward passes of losses that are sums over samples."""
+        for node in dict.fromkeys(each.node for each in self.backward):
+            lying = self.of(node)
+            summed = [each == SUM or isinstance(each, Each) and not each.over for each in lying]
+            if any(summed) and all(one or each == SAME for one, each in zip(summed, lying, strict=True)):
+                yield node
+
+    def in_pieces(self) -> Iterator[ast.AST]:
+        """The backward passes of pieces of a batch of which it is told how large they are: `for part in x.split(4)`."""
+        for node in dict.fromkeys(each.node for each in self.backward):
+            if any(isinstance(each, Each) and each.loop == PIECES and not each.over for each in self.of(node)):
+                yield node
+
+    def terms(self) -> list[Term]:
+        """The sums that are multiplied by the number of ranks, where that makes losses means over the ranks."""
+        found: dict[ast.expr, Term] = {}
+        before = self._lost()
+        for _ in range(ROUNDS):
+            fresh = {each.node: each for op in self._above(self._lost()) for each in self._terms_of(op)}
+            if fresh.keys() <= found.keys():
+                break
+            found |= fresh
+            self._place({op: MEAN for node in fresh for op in self._program.at(node).operations if self._is_sum(op)})
+        return list(found.values()) if self._lost() < before else []
+
+    def _is_sum(self, operation: Operation) -> bool:
+        lying = self.placements.of.get(operation)
+        return lying == SUM or isinstance(lying, Each) and not lying.over
+
+    def _terms_of(self, operation: Operation) -> Iterator[Term]:
+        """The sums that an operation adds to what is none."""
+        known = operations.load().find(operation.name)
+        node = operation.node
+        if known is None or known.cls != "add" or not isinstance(node, (ast.BinOp, ast.AugAssign)):
+            return
+        others = {op for value in operation.operands for op in value.operations} - {operation}
+        if any(not isinstance(self.placements.of.get(each, SAME), (Partial, Replicate, Each)) for each in others):
+            return
+        learnt = self._steps.differentiated
+        for part in [node.left, node.right] if isinstance(node, ast.BinOp) else [node.value]:
+            made = self._program.at(part).operations
+            summed = [each for each in made if self._is_sum(each)]
+            rest = made - {*summed}
+            alike = all(self.placements.of.get(each, SAME) == SAME for each in rest)
+            told_apart = all(each.region.without_gradients for each in rest)
+            if summed and alike and told_apart and learnt.issuperset(summed):
+                yield Term(operation.source, part, bool(rest))
