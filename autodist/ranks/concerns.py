@@ -6,12 +6,21 @@ from collections.abc import Iterator
 
 from autodist.catalog import Catalog
 from autodist.project import Project
-from autodist.ranks import shown, waiting, wrapped
+from autodist.ranks import agreeing, given, kept, launched, shown, stepping, waiting, wrapped
 from autodist.ranks.reading import Ranks
 from autodist.ranks.starting import Starts
 from autodist.ranks.ways import Ways
 from autodist.script import Concern
 from autodist.trace import trace
+
+OF_PROGRAMS = (
+    *(launched.devices, launched.tensors, launched.spawning, launched.endings),
+    *(agreeing.orders, agreeing.types),
+    *(stepping.clipping, stepping.synchronising, stepping.averaging, stepping.rates, stepping.sharding),
+    stepping.weights,
+    *(given.shuffled, given.by_local_rank, given.streams, given.counted),
+)
+OF_WAYS = (agreeing.rounds, kept.restored, kept.unwaited)
 
 
 def concerns(project: Project, catalog: Catalog) -> Iterator[Concern]:
@@ -27,6 +36,10 @@ def concerns(project: Project, catalog: Catalog) -> Iterator[Concern]:
     yield from waiting.concerns(ranks, ways)
     yield from wrapped.rounds(ranks)
     yield from wrapped.prefixed(ranks)
+    for of_program in OF_PROGRAMS:
+        yield from of_program(ranks)
+    for of_ways in OF_WAYS:
+        yield from of_ways(ranks, ways)
     starts = Starts(ranks, ways)
     for found in (starts.prints, starts.downloads, starts.devices, starts.seeds):
         yield from found()

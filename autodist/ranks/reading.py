@@ -72,7 +72,7 @@ class Ranks:
 
     def __init__(self, program: Program, sources: Iterable[Source], catalog: Catalog) -> None:
         self.program, self.sources, self.catalog = program, tuple(sources), catalog
-        placed: dict[Operation, Placement] = {each: Replicate() for each in program.operations if self._counts(each)}
+        placed: dict[Operation, Placement] = {each: Replicate() for each in program.operations if self.counts(each)}
         self.placements = propagate(program, Plan(self._shared, placed), catalog=catalog)
         self._table = operations.load()
         self._stored: dict[tuple[str | None, str | None], list[Store]] = {}
@@ -88,7 +88,7 @@ class Ranks:
         if isinstance(test, (ast.BoolOp, ast.UnaryOp)):
             return any(map(self.may_part, test.values if isinstance(test, ast.BoolOp) else [test.operand]))
         if isinstance(test, (ast.Name, ast.Attribute)) and not self.program.at(test).operations:
-            stores = self._stores(test)
+            stores = self.stores(test)
             tests = [part for statement, found in stores for part in (statement.value, *(each for each, _ in found))]
             return any(each is not test and self._differs(each) for part in tests for each in all_of(part, ast.expr))
         lying = [self.placements.of.get(each) for each in self.program.at(test).operations]
@@ -98,7 +98,7 @@ class Ranks:
         lying = [self.placements.of.get(each) for each in self.program.at(test).operations]
         return any(isinstance(each, PerRank) for each in lying)
 
-    def _counts(self, operation: Operation) -> bool:
+    def counts(self, operation: Operation) -> bool:
         """Whether it gives how many ranks there are."""
         told = operation.inputs[0].constant if operation.inputs else None
         return operation.name in ENVIRONMENT and told in WORLD or self.catalog.has(operation.name, "world_size")
@@ -142,7 +142,7 @@ class Ranks:
             return rank
         if name in NODES and self.spawns:  # of one machine, whose number is 0
             return 0
-        if self._counts(operation) or name == "torch.cuda.device_count":
+        if self.counts(operation) or name == "torch.cuda.device_count":
             return SIZE
         if name in TRUE:
             return True
@@ -189,7 +189,7 @@ class Ranks:
             return self._bound(test, rank)
         return None if found is UNKNOWN else bool(found)
 
-    def _stores(self, name: ast.Name | ast.Attribute) -> list[Store]:
+    def stores(self, name: ast.Name | ast.Attribute) -> list[Store]:
         """Where a name is bound, or an attribute of any object, and under which conditions."""
         key = getattr(name, "id", None), getattr(name, "attr", None)
         if key not in self._stored:
@@ -203,7 +203,7 @@ class Ranks:
     def _bound(self, name: ast.Name | ast.Attribute, rank: int) -> bool | None:
         """What a name that is bound to constants is on a rank: `verbose = 1 if rank == 0 else 0`"""
         result: bool | None = None
-        for statement, tests in self._stores(name):
+        for statement, tests in self.stores(name):
             told = [self.holds(each, rank) for each, _ in tests]
             wanted = [each for _, each in tests]
             value = statement.value
@@ -258,6 +258,21 @@ class Ranks:
             operation = operation.inputs[0].operation
         return True
 
+    def by_rank(self, value: Value) -> bool:
+        """Whether a seed is computed of a rank's number: `args.seed + rank`."""
+        seen, pending = set[Operation](), list(value.operations)
+        while pending:
+            each = pending.pop()
+            if each in seen:
+                continue
+            seen.add(each)
+            here, there = (self.evaluated(Value(frozenset([each])), rank) for rank in (RANK_0, RANK_1))
+            if here != there:
+                return True
+            if each.name.startswith(("operator.", "builtins.")):
+                pending += [op for part in each.operands for op in part.operations]
+        return False
+
     def _is_either(self, value: Value) -> bool:
         """Whether a value is that of all ranks in one context, and a rank's own in another."""
         if len(value.operations) < 2:
@@ -279,7 +294,7 @@ class Ranks:
                 return False
             if one.name in GRADIENTS or any(map(self._is_either, one.operands)):
                 return False
-            if one.name == SCALED and any(map(self._counts, held(joined(one.operands)))):
+            if one.name == SCALED and any(map(self.counts, held(joined(one.operands)))):
                 return False
             fresh = given - seen
             seen |= fresh
