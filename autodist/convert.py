@@ -26,6 +26,8 @@ from autodist.source import Source
 
 PREEMPTION = "AD311"
 """The rule that is asked of conversions, where `--on-preempt` is given."""
+SETTLED = frozenset(["AD201", "AD202", "AD205", "AD301"])
+"""Rules for conversion whose findings a script that distributes itself may have seen to in a way of its own."""
 
 
 class InternalError(AutodistError):
@@ -108,6 +110,9 @@ def faults(project: Project, config: Config) -> tuple[Diagnostic, ...]:
     if not any("init_process_group" in source.text for source in project.sources):
         return found
     codes = {each.code for each in found}
+    if codes & SETTLED:
+        settled = {*ranks.settled(project, catalog.load(config.catalog, config.operations))}
+        found = tuple(each for each in found if (each.code, each.source, each.line) not in settled)
     left_out = {"AD103", "AD104", "AD405"} | ({"AD401", "AD402"} if "AD104" in codes else set())
     return tuple(each for each in found if each.code not in left_out)
 

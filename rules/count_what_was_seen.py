@@ -11,13 +11,15 @@ COUNTED = HAND_WRITTEN.replace("total = torch.zeros(1)", "total = torch.zeros(2)
     "        total += loss.detach() / len(loader) / dist.get_world_size()\n",
     "        total[0] += ((model(x) > 0) == (y > 0)).sum()\n        total[1] += len(x)\n",
 )
-COUNTED = COUNTED.replace("{total.item()}", "{total[0] / total[1]}")
+COUNTED = COUNTED.replace("Sampler(train_set)", "Sampler(train_set, shuffle=False)").replace(
+    "{total.item()}", "{total[0] / total[1]}"
+)
 WRONG = COUNTED.replace("/ total[1]", "/ len(train_set)")
 
 EXAMPLES = [
     Example(before=WRONG, after=WRONG),
     Example(before=COUNTED, after=None),
-    Example(before=WRONG.replace("Sampler(train_set)", "Sampler(train_set, drop_last=True)"), after=None),
+    Example(before=WRONG.replace("shuffle=False", "shuffle=False, drop_last=True"), after=None),
 ]
 
 

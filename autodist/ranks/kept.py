@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.program import Effect, Operation
+from autodist.program import Effect, Operation, Value
 from autodist.ranks.reading import RANK_0, RANK_1, WRAPPERS, Ranks
 from autodist.ranks.waiting import meetings
 from autodist.ranks.ways import Ways
 from autodist.ranks.wrapped import path_of
 from autodist.rule import Severity
 from autodist.script import Concern
+from autodist.trace.objects import ordered_modules
 
 
 def _reached(operation: Operation, ways: Ways) -> list[tuple[bool | None, bool | None]]:
@@ -19,7 +20,7 @@ def _reached(operation: Operation, ways: Ways) -> list[tuple[bool | None, bool |
     return [(ways.reached(way, RANK_0), ways.reached(way, RANK_1)) for way in found]
 
 
-def _on_one(operation: Operation, ways: Ways) -> bool:
+def on_one(operation: Operation, ways: Ways) -> bool:
     """Whether only rank 0 comes to it, by any way."""
     told = _reached(operation, ways)
     return bool(told) and all(here is not False and there is False for here, there in told)
@@ -32,11 +33,12 @@ def _on_all(operation: Operation, ways: Ways) -> bool:
 def restored(ranks: Ranks, ways: Ways) -> Iterator[Concern]:
     """States that only rank 0 goes on from."""
     program = ranks.program
-    if any(each.name.startswith("torch.distributed.broadcast") for each in program.operations):
-        return
+    sent = [each.number for each in program.operations if each.name.startswith("torch.distributed.broadcast")]
     for each in program.operations:
         roles: frozenset[str] = getattr(each.owner, "roles", frozenset())
-        if not each.name.endswith(".load_state_dict") or not _on_one(each, ways):
+        if not each.name.endswith(".load_state_dict") or not on_one(each, ways):
+            continue
+        if any(number > each.number for number in sent):
             continue
         trains = (
             "optimizer" in roles
@@ -64,14 +66,9 @@ def _is_wrapped(load: Operation, ranks: Ranks) -> bool:
 
 def _is_used(load: Operation, ranks: Ranks, ways: Ways) -> bool:
     """Whether all ranks compute with a model after that."""
-    after = (each for each in ranks.program.operations if each.owner is load.owner and each.number > load.number)
-    passes = [each for each in after if isinstance(each.node, ast.Call) and not each.name.endswith("load_state_dict")]
-    return any(_on_all(each, ways) for each in passes if _is_pass(each))
-
-
-def _is_pass(operation: Operation) -> bool:
-    node = operation.node
-    return isinstance(node, ast.Call) and bool(node.args) and operation.is_tensor
+    layers = {*ordered_modules(Value(things=frozenset([load.owner])))}
+    passes = (each for each in ranks.program.operations if each.number > load.number and each.owner in layers)
+    return any(_on_all(each, ways) for each in passes if each.is_tensor and each.inputs)
 
 
 def unwaited(ranks: Ranks, ways: Ways) -> Iterator[Concern]:
@@ -89,11 +86,11 @@ def unwaited(ranks: Ranks, ways: Ways) -> Iterator[Concern]:
         if save is None or save.number > each.number or each.node in told or save.node is each.node:
             continue
         between = any(save.number < number < each.number for number in joined)
-        if not between and _on_one(save, ways) and _on_all(each, ways):
+        if not between and on_one(save, ways) and _on_all(each, ways):
             told.add(each.node)
             message = (
-                f"rank 0 writes this at line {getattr(save.node, 'lineno', 0)}, and nothing makes the others wait until "
-                "it has: they read what is not there yet, or half of it; put dist.barrier() in between"
+                f"rank 0 writes this at line {getattr(save.node, 'lineno', 0)}, and nothing makes the others wait for "
+                "it: they read what is not there yet, or half of it; put dist.barrier() in between"
             )
             yield Concern("AD313", each.source, each.node, message, Severity.WARNING)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autodist.placement.between_ranks import ENVIRONMENT
 from autodist.program import UNKNOWN, Operation, Value
 from autodist.ranks.reading import Ranks
 from autodist.rule import Severity
@@ -17,7 +18,8 @@ MADE = frozenset(
     f"torch.{name}"
     for name in "tensor zeros ones full empty as_tensor arange rand randn FloatTensor LongTensor".split()
 )
-SAME = ("operator.", "setitem", "torch.Tensor.add", "torch.Tensor.clone", "torch.Tensor.detach", "getitem")
+ONTO = (".to", ".cuda", ".xpu", ".type", ".item", ".tolist", ".numpy", ".new_tensor", ".type_as")
+SAME = ("operator.", "setitem", "torch.Tensor.", "getitem")
 DEFAULTS = ("set_default_device", "set_default_tensor_type", 'torch.device("cuda"):', "backend=None")
 
 
@@ -30,7 +32,7 @@ def comes_from(value: Value, ranks: Ranks, local: bool) -> bool:
             continue
         seen.add(each)
         told = each.inputs[0].constant if each.inputs else UNKNOWN
-        if each.name == "os.environ.get":
+        if each.name in ENVIRONMENT:
             if told in (GLOBAL if not local else {"LOCAL_RANK"}):
                 return True
         elif not local and each.name == "torch.distributed.get_rank" and not each.inputs:
@@ -72,9 +74,10 @@ def tensors(ranks: Ranks) -> Iterator[Concern]:
         made = _made(given, ranks) if given is not None else None
         if made is not None and each.node not in told:
             told.add(each.node)
+            line = getattr(made.node, "lineno", 0)
             message = (
-                f"{each.name.rpartition('.')[2]} is given a tensor on the CPU (line {getattr(made.node, 'lineno', 0)}), "
-                "which NCCL refuses: make it on the device of the rank"
+                f"{each.name.rpartition('.')[2]} is given a tensor on the CPU (line {line}), which NCCL refuses: make "
+                "it on the device of the rank"
             )
             yield Concern("AD107", each.source, each.node, message, Severity.WARNING)
 
@@ -84,6 +87,7 @@ def _made(value: Value, ranks: Ranks) -> Operation | None:
     if not value.operations or value.constants or value.things:
         return None
     seen, pending, found = set[Operation](), list(value.operations), list[Operation]()
+    mixes = folds = False
     while pending:
         each = pending.pop()
         if each in seen:
@@ -96,12 +100,13 @@ def _made(value: Value, ranks: Ranks) -> Operation | None:
             if any(not given.constants and given.operations for given in each.inputs) and name == "torch.as_tensor":
                 return None
             found.append(each)
-        elif each.name.startswith(SAME) and each.inputs and each.inputs[0].operations:
+        elif each.name.startswith(SAME) and not each.name.endswith(ONTO) and each.inputs and each.inputs[0].operations:
             pending += each.inputs[0].operations
+            mixes |= each.name.startswith("operator.") and not isinstance(each.node, ast.AugAssign)
+            folds |= each.name.startswith("torch.Tensor.")
         else:
             return None
-    alone = len(seen) == len(found)
-    sized = all(alone or not _is_scalar(each) for each in found)
+    sized = not mixes or not folds and not any(map(_is_scalar, found))
     return min(found, key=lambda op: op.number) if found and sized else None
 
 
@@ -140,10 +145,11 @@ def _on_import(node: ast.AST, source: Source, ranks: Ranks) -> ast.AST | None:
 def endings(ranks: Ranks) -> Iterator[Concern]:
     """Process groups that are never left."""
     joins = [each.operation for each in ranks.program.of("init_process_group")]
-    if any("destroy_process_group" in source.text for source in ranks.sources):
+    named = (node for source in ranks.sources for node in all_of(source.tree, ast.Name, ast.Attribute))
+    if any(getattr(each, "attr", getattr(each, "id", "")) == "destroy_process_group" for each in named):
         return
     for each in joins[:1]:
-        if (each.argument("backend", 0) or Value()).constant == "nccl":
+        if (str, "nccl") in (each.argument("backend", 0) or Value()).constants:
             message = (
                 "the process group is never left: ranks that end while others still wait for NCCL hang or abort, and "
                 "torch warns of it; end with dist.destroy_process_group()"

@@ -67,16 +67,23 @@ def contained(value: Value) -> Iterator[Value]:
             pending += contents(thing)
 
 
+def picked(values: Iterable[Value]) -> set[Operation]:
+    """The numbers by which what is in lists was looked up: `[rows[i] for i in own]`."""
+    found = [by for value in values for thing in value.things for by in getattr(thing, "found_in", {}).values()]
+    return {op for by in found for op in by.operations}
+
+
 class Ranks:
     """A program as two of its ranks run it."""
 
     def __init__(self, program: Program, sources: Iterable[Source], catalog: Catalog) -> None:
         self.program, self.sources, self.catalog = program, tuple(sources), catalog
-        placed: dict[Operation, Placement] = {each: Replicate() for each in program.operations if self.counts(each)}
-        self.placements = propagate(program, Plan(self._shared, placed), catalog=catalog)
         self._table = operations.load()
         self._stored: dict[tuple[str | None, str | None], list[Store]] = {}
         self._evaluated: dict[tuple[Operation, int], object] = {}
+        self._cut: dict[Any, bool] = {}
+        placed: dict[Operation, Placement] = {each: Replicate() for each in program.operations if self.counts(each)}
+        self.placements = propagate(program, Plan(self._shared, placed), catalog=catalog)
 
     @cached_property
     def spawns(self) -> frozenset[ast.AST]:
@@ -115,7 +122,33 @@ class Ranks:
         given = [each for value in told if value is not None for each in value.things]
         inner = [value for each in given if (value := getattr(each, "argument", lambda *_: None)("sampler", 0))]
         given += [each for value in inner for each in value.things]
-        return any("distributed_sampler" in getattr(each, "roles", ()) for each in given)
+        return any("distributed_sampler" in getattr(each, "roles", ()) for each in given) or self.is_cut(loader)
+
+    def is_apart(self, generator: Any) -> bool:
+        """Whether a generator is seeded by the rank."""
+        made = (each for each in self.program.operations if each.owner is generator and each.inputs)
+        return any(
+            "seed" in each.name or each.name.endswith((".__init__", "default_rng"))
+            for each in made
+            if self.by_rank(each.inputs[0])
+        )
+
+    def is_cut(self, loader: Any) -> bool:
+        """Whether its data set holds a rank's own samples: a slice by the rank, or a stream that is told the rank and
+        how many there are."""
+        data = loader.argument("dataset", 0)
+        things = data.things if data is not None else frozenset()
+        return bool(things) and all(self._cuts(each) for each in things)
+
+    def _cuts(self, data: Any) -> bool:
+        if data not in self._cut:
+            held_by = [*contained(Value(things=frozenset([data])))]
+            made = {op for part in held_by for op in part.operations} | picked(held_by)
+            streams = "iterable_dataset" in getattr(data, "roles", ())
+            told = streams and any(map(self.counts, made)) and any(self.by_rank(Value(frozenset([op]))) for op in made)
+            slices = [op for op in self.before(made) if op.name == "builtins.slice"] if not told else []
+            self._cut[data] = told or any(self.by_rank(part) for each in slices for part in each.operands)
+        return self._cut[data]
 
     # on one rank
 
@@ -184,6 +217,11 @@ class Ranks:
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             inner = self.holds(test.operand, rank)
             return None if inner is None else not inner
+        if isinstance(test, ast.Compare) and isinstance(test.left, (ast.Name, ast.Attribute)) and len(test.ops) == 1:
+            none = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None
+            absent = self._absent(test.left, rank) if none else None
+            if absent is not None and isinstance(test.ops[0], (ast.Is, ast.IsNot)):
+                return absent is isinstance(test.ops[0], ast.Is)
         found = self.evaluated(self.program.at(test), rank)
         if found is UNKNOWN and isinstance(test, (ast.Name, ast.Attribute)) and not self.program.at(test).operations:
             return self._bound(test, rank)
@@ -199,6 +237,21 @@ class Ranks:
             plain = all(isinstance(statement, ast.Assign) for statement, _ in found)
             self._stored[key] = [(s, t) for s, t in found if isinstance(s, ast.Assign)] if plain else []
         return self._stored[key]
+
+    def _absent(self, name: ast.Name | ast.Attribute, rank: int) -> bool | None:
+        """Whether a name is bound to None on a rank: `writer = SummaryWriter() if rank == 0 else None`"""
+        result: bool | None = None
+        for statement, tests in self.stores(name):
+            told, value = [self.holds(each, rank) for each, _ in tests], statement.value
+            if isinstance(value, ast.IfExp):
+                chosen = self.holds(value.test, rank)
+                told += [None] if chosen is None else []
+                value = value.body if chosen else value.orelse
+            empty = isinstance(value, ast.Constant) and value.value is None
+            if None in told or not (empty or isinstance(value, ast.Call)):
+                return None
+            result = empty if told[: len(tests)] == [wanted for _, wanted in tests] else result
+        return result
 
     def _bound(self, name: ast.Name | ast.Attribute, rank: int) -> bool | None:
         """What a name that is bound to constants is on a rank: `verbose = 1 if rank == 0 else 0`"""
@@ -257,6 +310,17 @@ class Ranks:
                 return False
             operation = operation.inputs[0].operation
         return True
+
+    @staticmethod
+    def before(ends: Iterable[Operation]) -> set[Operation]:
+        """Some operations, and all that they are computed of."""
+        pending = list(ends)
+        found = set(pending)
+        while pending:
+            fresh = {op for part in pending.pop().operands for op in held(part)} - found
+            found |= fresh
+            pending += fresh
+        return found
 
     def by_rank(self, value: Value) -> bool:
         """Whether a seed is computed of a rank's number: `args.seed + rank`."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cached_property
 
 from autodist.program import Operation, Value, held
-from autodist.ranks.reading import RANK_0, RANK_1, WRAPPERS, Ranks
+from autodist.ranks.given import loaders
+from autodist.ranks.reading import RANK_0, RANK_1, WRAPPERS, Ranks, contained, picked
 from autodist.ranks.shown import BY_RANK
 from autodist.ranks.waiting import meetings
 from autodist.ranks.ways import Way, Ways
@@ -173,7 +175,7 @@ class Starts:
         told = set[str]()
         for operation in self._ranks.program.operations:
             for library, names in SEEDED.items():
-                if operation.name in names or ANY_SEED in self._ranks.catalog.roles(operation.name):
+                if operation.name in names or self._seeds_all(operation):
                     seeded.add(library)
                 if operation.name in names and operation.inputs:
                     here, there = (self._ranks.evaluated(operation.inputs[0], each) for each in (RANK_0, RANK_1))
@@ -195,6 +197,10 @@ class Starts:
             )
             yield Concern("AD705", seed.source, seed.node, message, Severity.WARNING)
 
+    def _seeds_all(self, operation: Operation) -> bool:
+        alone = operation.name.startswith(("random.", "numpy."))
+        return ANY_SEED in self._ranks.catalog.roles(operation.name) and not alone
+
     def _unseeded(self, operation: Operation) -> Concern:
         what = shortened(operation.source.code(operation.node)) if isinstance(operation.node, ast.expr) else "this"
         message = (
@@ -215,11 +221,23 @@ class Starts:
             return "" if inside or operation.keywords.get("device") else library if self._is_data(operation) else ""
         return ""
 
+    @cached_property
+    def _picks(self) -> set[Operation]:
+        """The numbers by which data sets have picked their samples."""
+        sets = [data for made in loaders(self._ranks) if (data := made.argument("dataset", 0)) is not None]
+        return picked(part for data in sets for part in contained(data))
+
     def _is_data(self, operation: Operation) -> bool:
         """Whether a loader or a data set holds what is drawn."""
-        seen, pending = {operation}, [operation]
+        changed = {thing for value in operation.inputs[:1] for thing in value.things}
+        later = (op for op in self._ranks.program.operations if op.number > operation.number)
+        pending = [operation, *(op for op in later if changed & {each for part in op.inputs for each in part.things})]
+        seen = set(pending)
+        picks = self._picks
         while pending and len(seen) < 400:
             for user in self._ranks.program.users[pending.pop()]:
+                if user in picks:
+                    return True
                 owner: frozenset[str] = getattr(user.owner, "roles", frozenset())
                 if owner & {"dataset", "loader"} or user.name.startswith("loader."):
                     return True

@@ -13,9 +13,8 @@ from autodist.script import Concern
 from autodist.source import all_of, shortened
 
 AVERAGED = ("AVG", "PREMUL_SUM")
-SCALES = frozenset(
-    ["operator.mul", "operator.truediv", *(f"torch.Tensor.{each}" for each in "mul mul_ div div_".split())]
-)
+METHODS = ("torch.Tensor.mul", "torch.Tensor.mul_", "torch.Tensor.div", "torch.Tensor.div_")
+SCALES = frozenset(["operator.mul", "operator.truediv", *METHODS])
 SHARDS = ("torch.distributed.fsdp.fully_shard", "torch.distributed._composable.fsdp.fully_shard")
 UNSYNCED = "require_backward_grad_sync"
 
@@ -31,8 +30,8 @@ def clipping(ranks: Ranks) -> Iterator[Concern]:
         if around and not ahead and any(each.number > clip.number for each in around):
             line = getattr(around[0].node, "lineno", 0)
             message = (
-                f"gradients are clipped while the scaler still has them scaled (line {line} steps): the limit is that of "
-                "gradients many thousand times as large; call scaler.unscale_(optimizer) first"
+                f"gradients are clipped while the scaler still has them scaled (line {line} steps): the limit is meant "
+                "for gradients that are many thousand times smaller; call scaler.unscale_(optimizer) first"
             )
             yield Concern("AD415", clip.source, clip.node, message, Severity.WARNING)
 
@@ -86,8 +85,8 @@ def averaging(ranks: Ranks) -> Iterator[Concern]:
     reduced = _reduced_gradients(ranks)
     begins = [part for each in program.of("backward") for part in each.operation.inputs[:1]]
     begins += [rate for each in program.of("make") if (rate := each.operation.argument("lr", 1)) is not None]
-    steps = _before([op for part in begins for op in held(part)])
-    steps |= {user for each in reduced for user in program.users[each]} | _before(reduced)
+    steps = ranks.before([op for part in begins for op in held(part)])
+    steps |= {user for each in reduced for user in program.users[each]} | ranks.before(reduced)
     divided = any(each.name in SCALES and any(map(ranks.counts, _given(each))) for each in steps)
     summed = any(part.constant == "sum" for each in program.of("loss_function") for part in each.operation.operands)
     if not reduced or divided or summed or any(ranks.wrappers()) or not program.of("loss_function"):
@@ -95,20 +94,10 @@ def averaging(ranks: Ranks) -> Iterator[Concern]:
     for each in reduced[:1]:
         if not any(mark in each.source.code(each.source.statement(each.node)) for mark in AVERAGED):
             message = (
-                "ranks add up their gradients, each the mean over its own batch, and nothing divides them by the number "
-                "of ranks: steps are as many times too large; divide by dist.get_world_size()"
+                "ranks add up their gradients, each the mean over its own batch, and nothing divides the sum by the "
+                "number of ranks: steps are as many times too large; divide by dist.get_world_size()"
             )
             yield Concern("AD418", each.source, each.node, message, Severity.WARNING)
-
-
-def _before(ends: list[Operation]) -> set[Operation]:
-    """Some operations, and all that they are computed of."""
-    found, pending = set(ends), list(ends)
-    while pending:
-        fresh = {op for part in pending.pop().operands for op in held(part)} - found
-        found |= fresh
-        pending += fresh
-    return found
 
 
 def _given(operation: Operation) -> list[Operation]:
@@ -138,7 +127,7 @@ def _factors(value: Value, ranks: Ranks, seen: set[Operation]) -> int:
     for each in value.operations - seen:
         inner = seen | {each}
         parts = [_factors(part, ranks, inner) for part in each.inputs[:2]]
-        if ranks.counts(each):
+        if ranks.counts(each) or each.name == "torch.cuda.device_count" and ranks.spawns:
             told.append(1)
         elif each.name == "operator.mul":
             told.append(sum(parts))
@@ -193,7 +182,8 @@ def weights(ranks: Ranks) -> Iterator[Concern]:
         for mark in ("sync_module_states=True", "from_pretrained", '"meta"')
     )
     sharded = any("fully_sharded" in each.roles for each in ranks.wrappers()) or names & set(SHARDS)
-    if alike or program.of("module.load_state_dict") or not program.of("backward"):
+    loads = (each.operation for each in program.of("module.load_state_dict"))
+    if alike or any(not [*each.source.conditions(each.node)] for each in loads) or not program.of("backward"):
         return
     if any("ddp" in each.roles for each in ranks.wrappers()) or not (sharded or _average_by_hand(ranks)):
         return
@@ -201,7 +191,7 @@ def weights(ranks: Ranks) -> Iterator[Concern]:
     for each in program.operations:
         if each.name in ("torch.manual_seed", "torch.random.manual_seed") and each.inputs:
             seed = each
-        elif "any_seed" in ranks.catalog.roles(each.name):
+        elif "any_seed" in ranks.catalog.roles(each.name) and not each.name.startswith(("random.", "numpy.")):
             seed = seed or each
         elif (
             each.name.startswith("torch.nn.")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from benchmarks.seeded_faults.files import GUARD, File
 
+LOCAL_SHARES = r"rank=local_rank|local_rank, world_size|islice|range\(self\.rank|indices\[rank"
 SHOWN = re.compile(r"print\(|logger\.|add_scalar|scheduler\.step\(|save\(|waited|best|\bif ")
 WRAPPED = {"functions", "trainer", "spawn", "several_files", "reference", "imagenet", "accumulating", "classes"}
 """Scripts whose model is wrapped by DistributedDataParallel whatever the options are."""
@@ -249,7 +250,7 @@ def no_set_epoch(file: File) -> Iterator[Made]:
     """Each epoch has the same order."""
     for statement, _ in called(file, r".*\.set_epoch"):
         made = file.delete(statement)
-        yield made, r"^ *for .* in |train_one_epoch\(|train\(|run_epoch\("
+        yield made, r"^ *for .* in |train_one_epoch\(|train\(|run_epoch\(|train_epoch\("
 
 
 @kind("no sampler", "AD201")
@@ -400,10 +401,10 @@ def local_for_global(file: File) -> Iterator[Made]:
     for number, line in enumerate(file.whole, 1):
         if "DistributedSampler(train_set, rank=rank" in line:
             made = file.swapped(number, "rank=rank", "rank=local_rank")
-            yield made, [number]
+            yield made, LOCAL_SHARES
         if re.search(r'Stream\("train|partition\(count, rank|TextDataset\("tokens', line):
             made = file.swapped(number, "rank, world_size", "local_rank, world_size")
-            yield made, [number]
+            yield made, LOCAL_SHARES
 
 
 @kind("group never left", "AD109")
@@ -428,7 +429,7 @@ def cpu_tensor(file: File) -> Iterator[Made]:
         )
         if found and isinstance(statement, ast.Assign) and reduces and file.function(statement) is not file.tree:
             made = file.swapped(statement.lineno, found[2], "")
-            yield made, [*made.changed, *_lines(made, r"all_reduce|reduce_sum")]
+            yield made, r"all_reduce\(|reduce_sum\(|" + re.escape(made.result.splitlines()[statement.lineno - 1])
 
 
 @kind("processes started on import", "AD108")
