@@ -82,6 +82,7 @@ class Ranks:
         self._stored: dict[tuple[str | None, str | None], list[Store]] = {}
         self._evaluated: dict[tuple[Operation, int], object] = {}
         self._cut: dict[Any, bool] = {}
+        self._asked: set[tuple[ast.expr, int]] = set()
         placed: dict[Operation, Placement] = {each: Replicate() for each in program.operations if self.counts(each)}
         self.placements = propagate(program, Plan(self._shared, placed), catalog=catalog)
 
@@ -210,6 +211,15 @@ class Ranks:
 
     def holds(self, test: ast.expr, rank: int) -> bool | None:
         """Whether a condition holds on a rank, if that is known."""
+        if (test, rank) in self._asked:  # `if net is None: net = make()`
+            return None
+        self._asked.add((test, rank))
+        try:
+            return self._holds(test, rank)
+        finally:
+            self._asked.discard((test, rank))
+
+    def _holds(self, test: ast.expr, rank: int) -> bool | None:
         if isinstance(test, ast.BoolOp):
             parts = [self.holds(each, rank) for each in test.values]
             stops = isinstance(test.op, ast.Or)

@@ -69,8 +69,8 @@ def seeded() -> Iterator[Seeded]:
         text = texts(script)[name]
         assert text.count(before) == 1, (script, before)
         at = text[: text.index(before)].count("\n") + 1
-        made, codes = text.replace(before, each["after"]), frozenset(each["codes"].split())
-        yield _seeded(each["kind"], script, name, made, codes, each["lines"], at)
+        text, codes = text.replace(before, each["after"]), frozenset(each["codes"].split())
+        yield _seeded(each["kind"], script, name, text, codes, each["lines"], at)
 
 
 def _seeded(

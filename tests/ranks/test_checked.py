@@ -221,6 +221,17 @@ RIGHT = {
         "F.cross_entropy(model(x), y).backward()",
     ],
     "written by all readers": ["torch.save(epoch, f'{rank}.pt')", "torch.load(f'{rank}.pt', map_location='cpu')"],
+    "bound where it is missing": [
+        "head = None",
+        "if head is None:",
+        "    head = nn.Linear(4, 3)",
+        "done = False",
+        "if not done:",
+        "    done = True",
+        "    dist.barrier()",
+        "else:",
+        "    dist.barrier()",
+    ],
     "only rank 0 has a writer": [
         "from torch.utils.tensorboard import SummaryWriter",
         "writer = SummaryWriter() if rank == 0 else None",
