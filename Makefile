@@ -5,7 +5,7 @@
 # make faults  does verify find wrong conversions?   make alarms   does it accept right ones? (hours, resumable)
 # make endings  do converted scripts end with 0, 1,000 times on 2 ranks?
 # make cluster  two nodes and a Slurm on this machine: wants root, iproute2 and Debian's slurm-wlm
-# make check-faults  does check find faults in scripts that distribute themselves, by reading?
+# make check-faults  does check find faults in scripts that distribute themselves, by reading? (benchmarks/check_faults.md)
 # make overhead  what its probes cost              make combinations  convert and verify scripts put together at random
 # make bench-editor  how soon findings stand in the editor
 # make bench  speed against other tools             make robustness   convert every Python file there is
