@@ -74,25 +74,38 @@ def _is_used(load: Operation, ranks: Ranks, ways: Ways) -> bool:
 def unwaited(ranks: Ranks, ways: Ways) -> Iterator[Concern]:
     """What rank 0 writes and all read, with nothing that makes the others wait for it."""
     program = ranks.program
-    waits = [each.node for each in meetings(ranks)]
+    saves = [each.operation for each in _saves(ranks) if on_one(each.operation, ways)]
+    written = {key: each for each in saves if (key := _path(each, 1)) is not None}
+    fetched = {each.name: each for each in reversed(_downloads(ranks)) if on_one(each, ways)}
+    if not written and not fetched:
+        return
+    waits = {each.node for each in meetings(ranks)}
     joined = [each.number for each in program.operations if each.node in waits and _on_all(each, ways)]
-    written = {path_of(each.operation, each.operation.inputs[1], 1): each.operation for each in _saves(ranks)}
     told = set[ast.AST]()
     for each in program.operations:
         if each.name in ("torch.load", "torch.jit.load") and each.inputs:
-            save = written.get(path_of(each, each.inputs[0], 0))
+            key = _path(each, 0)
+            save = written.get(key) if key is not None else None
         else:
-            save = next((op for op in _downloads(ranks) if op.name == each.name and _reads(each)), None)
+            save = fetched.get(each.name) if _reads(each) else None
         if save is None or save.number > each.number or each.node in told or save.node is each.node:
             continue
         between = any(save.number < number < each.number for number in joined)
-        if not between and on_one(save, ways) and _on_all(each, ways):
+        if not between and _on_all(each, ways):
             told.add(each.node)
             message = (
                 f"rank 0 writes this at line {getattr(save.node, 'lineno', 0)}, and nothing makes the others wait for "
                 "it: they read what is not there yet, or half of it; put dist.barrier() in between"
             )
             yield Concern("AD313", each.source, each.node, message, Severity.WARNING)
+
+
+def _path(operation: Operation, place: int) -> tuple[str, ast.AST | None] | None:
+    """A path as far as two of them are surely the same: a variable is that of its function."""
+    value = operation.inputs[place]
+    text = path_of(operation, value, place)
+    plain = text.isidentifier() and not isinstance(value.constant, str)
+    return None if text == "?" else (text, operation.source.function(operation.node) if plain else None)
 
 
 def _saves(ranks: Ranks) -> list[Effect]:

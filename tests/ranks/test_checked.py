@@ -221,6 +221,15 @@ RIGHT = {
         "F.cross_entropy(model(x), y).backward()",
     ],
     "written by all readers": ["torch.save(epoch, f'{rank}.pt')", "torch.load(f'{rank}.pt', map_location='cpu')"],
+    "another file of that name": [
+        "def keep(path):",
+        "    if rank == 0:",
+        "        torch.save(epoch, path)",
+        "def go_on(path):",
+        "    return torch.load(path, map_location='cpu')",
+        "keep('a.pt')",
+        "go_on('b.pt')",
+    ],
     "bound where it is missing": [
         "head = None",
         "if head is None:",
