@@ -5,8 +5,9 @@
 # make faults  does verify find wrong conversions?   make alarms   does it accept right ones? (hours, resumable)
 # make endings  do converted scripts end with 0, 1,000 times on 2 ranks?
 # make cluster  two nodes and a Slurm on this machine: wants root, iproute2 and Debian's slurm-wlm
-# make check-faults  does check find faults in scripts that distribute themselves, by reading?
+# make check-faults  does check find faults in scripts that distribute themselves, by reading? (benchmarks/check_faults.md)
 # make overhead  what its probes cost              make combinations  convert and verify scripts put together at random
+# make bench-editor  how soon findings stand in the editor
 # make bench  speed against other tools             make robustness   convert every Python file there is
 # make plan-validation  what plans say beside published tables and measured memory
 # make ddp-bench  projects for one GPU: who makes them train on several ranks, and rightly?
@@ -22,7 +23,7 @@ INSTALLED = $(VENV)/installed
 
 DDP_BENCH_PEERS = $(VENV)/ddp_bench
 
-.PHONY: check-faults test black ruff mypy demo docs goldens fixtures rule bench bench-convert ddp-bench plan-validation faults alarms endings cluster overhead combinations robustness clean pictures site release-check matrix
+.PHONY: bench-editor check-faults test black ruff mypy demo docs goldens fixtures rule bench bench-convert ddp-bench plan-validation faults alarms endings cluster overhead combinations robustness clean pictures site release-check matrix
 .DEFAULT_GOAL := test
 
 test: $(INSTALLED)
@@ -81,6 +82,9 @@ bench: $(INSTALLED)
 
 bench-convert: $(INSTALLED)
 	@$(BIN)/python -m benchmarks.speed converting sweeping repositories --rounds 3 $(if $(CHECKOUTS),--checkouts "$(CHECKOUTS)")
+
+bench-editor: $(INSTALLED)
+	@$(BIN)/python -m benchmarks.editor
 
 ddp-bench: $(INSTALLED)
 	@test -d $(DDP_BENCH_PEERS)/accelerate || $(BIN)/pip install --quiet --disable-pip-version-check --no-deps \

@@ -509,6 +509,20 @@ def mcp() -> None:
     agents.serve(cli.commands)
 
 
+@cli.command()
+@click.option("--stdio", is_flag=True, help="Some editors say so; there is no other way.")
+def lsp(stdio: bool) -> None:
+    """Serve what `check` finds to editors, by the Language Server Protocol on standard input and output."""
+    try:
+        from autodist.lsp.server import serve
+    except ImportError:
+        from autodist.errors import AutodistError
+
+        Terminal().error(AutodistError("the server needs pygls: pip install 'torch-autodist[lsp]'"))
+        sys.exit(2)
+    serve()
+
+
 def _located(modules: Iterable[str]) -> dict[Path, str]:
     """The files of modules that are named as `python -m` takes them."""
     if not modules:

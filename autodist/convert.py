@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
@@ -25,6 +26,8 @@ from autodist.source import Source
 
 PREEMPTION = "AD311"
 """The rule that is asked of conversions, where `--on-preempt` is given."""
+SETTLED = frozenset(["AD201", "AD202", "AD205", "AD301"])
+"""Rules for conversion whose findings a script that distributes itself may have seen to in a way of its own."""
 
 
 class InternalError(AutodistError):
@@ -45,7 +48,7 @@ def convert(project: Project, config: Config) -> Result:
     if result.refused:
         return result
     READING.stage = "rewriting"
-    result = Result(tuple(_converted(source, diagnostics) for source in project.sources), diagnostics)
+    result = fixed(project, diagnostics)
     return _preemptible(project, result, config) if config.on_preempt else result
 
 
@@ -88,6 +91,12 @@ def _line_before(file: Converted, line: int | None) -> int | None:
     return blocks[-1].b + min(line - blocks[-1].a, max(blocks[-1].size, 1)) if blocks else 1
 
 
+def fixed(project: Project, diagnostics: tuple[Diagnostic, ...]) -> Result:
+    """The project with the fixes of some diagnostics. Raises AutodistError where two want different things of one
+    line."""
+    return Result(tuple(_converted(source, diagnostics) for source in project.sources), diagnostics)
+
+
 def unchanged(project: Project, diagnostics: tuple[Diagnostic, ...]) -> Result:
     """What the rules say, with every file as it is."""
     return Result(tuple(Converted(source, source.text, source.text) for source in project.sources), diagnostics)
@@ -101,6 +110,9 @@ def faults(project: Project, config: Config) -> tuple[Diagnostic, ...]:
     if not any("init_process_group" in source.text for source in project.sources):
         return found
     codes = {each.code for each in found}
+    if codes & SETTLED:
+        settled = {*ranks.settled(project, catalog.load(config.catalog, config.operations))}
+        found = tuple(each for each in found if (each.code, each.source, each.line) not in settled)
     left_out = {"AD103", "AD104", "AD405"} | ({"AD401", "AD402"} if "AD104" in codes else set())
     return tuple(each for each in found if each.code not in left_out)
 
@@ -146,10 +158,16 @@ def _diagnostic(rule: Rule, finding: Finding) -> Diagnostic:
     """``finding`` with its place. A fix that is not safe leaves something to look at."""
     unsafe = finding.fix is not None and finding.fix.applicability is not Applicability.SAFE
     severity = Severity.WARNING if unsafe and finding.severity is Severity.NOTE else finding.severity
-    line, column = getattr(finding.node, "lineno", 1), getattr(finding.node, "col_offset", 0) + 1
-    return Diagnostic(
-        rule.code, rule.name, finding.source, line, column, finding.message, finding.fix, severity, finding.beside
-    )
+    node, source = finding.node, finding.source
+    line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
+    said = rule.code, rule.name, source, line, column, finding.message, finding.fix, severity, finding.beside
+    return Diagnostic(*said, *_end(node, source, line, column))
+
+
+def _end(node: ast.AST, source: Source, line: int, column: int) -> tuple[int, int]:
+    if isinstance(getattr(node, "body", None), list):  # a function, a loop: its first line
+        return line, len(source.line(line).encode()) + 1
+    return getattr(node, "end_lineno", None) or line, (getattr(node, "end_col_offset", None) or column - 1) + 1
 
 
 def _converted(source: Source, diagnostics: Sequence[Diagnostic]) -> Converted:

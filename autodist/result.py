@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from autodist.rule import Diagnostic, Severity
 from autodist.source import Source
 
+TRAINS_NOTHING = "AD901"
+
 
 @dataclass(frozen=True)
 class Converted:
@@ -38,6 +40,11 @@ class Result:
     def changed(self) -> tuple[Converted, ...]:
         """The files that differ from what they were."""
         return tuple(file for file in self.files if file.changed)
+
+    @property
+    def trains_nothing(self) -> bool:
+        """Whether there is nothing to distribute."""
+        return any(diagnostic.code == TRAINS_NOTHING for diagnostic in self.diagnostics)
 
     @property
     def refused(self) -> bool:

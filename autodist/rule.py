@@ -60,7 +60,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """A finding with the code of the rule that made it. ``line`` and ``column`` count from 1."""
+    """A finding with the code of the rule that made it. ``line`` and ``column`` (in bytes of UTF-8) count from 1, as
+    the end does, which is the first place after it; of a block, its first line."""
 
     code: str
     rule: str
@@ -71,6 +72,8 @@ class Diagnostic:
     fix: Fix | None
     severity: Severity
     beside: bool = False
+    end_line: int = 1
+    end_column: int = 1
 
 
 @dataclass(frozen=True)

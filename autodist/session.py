@@ -30,7 +30,7 @@ from autodist.terminal import Terminal
 
 STDIN = Path("-")
 DONE, LOOK, BAD_INPUT = 0, 1, 2
-TRAINS_NOTHING, COMMANDS_OF_NOTEBOOKS = "AD901", "AD909"
+COMMANDS_OF_NOTEBOOKS = "AD909"
 Work = Callable[[Project, Config], tuple[Run | None, int]]
 
 
@@ -152,7 +152,7 @@ class Session:
             result = convert(project, config)
         if Path(delivery.output or "").suffix == SUFFIX:
             result = replace(result, diagnostics=tuple(each for each in result.diagnostics if not _is_kept(each)))
-        if delivery.if_training and _trains_nothing(result):
+        if delivery.if_training and result.trains_nothing:
             return None, DONE
         outputs = _outputs(project, result, config, delivery)
         output.check(outputs, overwrite=delivery.force or delivery.in_place)
@@ -183,7 +183,7 @@ class Session:
     def _check(self, project: Project, config: Config) -> tuple[Run | None, int]:
         with self.terminal.progress():
             result = unchanged(project, faults(project, config))
-        if _trains_nothing(result):
+        if result.trains_nothing:
             return None, DONE
         run = Run(config.strategy, result)
         return run, LOOK if run.findings else DONE
@@ -278,10 +278,6 @@ def _launches(project: Project, script: Path, in_folder: bool) -> tuple[launch.L
     if module is not None:
         wanted = {os.path.abspath(project.root): None, **wanted}
     return launch.commands(script, module, [os.path.relpath(each) for each in wanted if each not in known])
-
-
-def _trains_nothing(result: Result) -> bool:
-    return any(diagnostic.code == TRAINS_NOTHING for diagnostic in result.diagnostics)
 
 
 def _is_kept(diagnostic: Diagnostic) -> bool:

@@ -122,13 +122,15 @@ class Source:
     def parse(cls, data: bytes | str, path: Path = Path("<stdin>"), module: str = "__main__") -> Source:
         """Parse source text or the bytes of a file. Raises AutodistError with file and line."""
         READING.stage, READING.files, READING.path = "reading", READING.files + 1, path
+        given = data if isinstance(data, str) else None
         if isinstance(data, str):
             data = data.encode()
         if b"\0" in data:
             raise AutodistError("is a binary file, not Python source", path)
         try:
             encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-            text = data.removeprefix(BOM).decode("utf-8" if encoding == "utf-8-sig" else encoding)
+            known = "utf-8" if encoding == "utf-8-sig" else encoding
+            text = data.removeprefix(BOM).decode(known) if given is None else given
         except (SyntaxError, LookupError) as error:
             raise AutodistError(f"unknown encoding: {error}", path, 1) from None
         except UnicodeDecodeError as error:

@@ -45,7 +45,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-dist.init_process_group("nccl")
+dist.init_process_group("gloo")
 torch.manual_seed(0)
 train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
 sampler = DistributedSampler(train_set)

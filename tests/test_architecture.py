@@ -15,7 +15,7 @@ PACKAGE, RULES = ROOT / "autodist", ROOT / "rules"
 LAYERS = """
     __main__
     cli
-    session | evaluate | agents | doctor | setting_up | plan | manifest
+    session | evaluate | agents | doctor | setting_up | plan | manifest | lsp
     report | output | terminal | verify | proofs
     convert | launch | choice | relocation
     registry | repeats | suppress
@@ -199,6 +199,12 @@ OPERATIONS = """
     classes
 """
 
+LSP = """
+    server
+    process
+    checking
+"""
+
 PROJECT = """
     scripts
     search_path | chosen
@@ -282,6 +288,7 @@ def test_imports_go_down(path: Path) -> None:
         ("fsdp", FSDP),
         ("interpreter", INTERPRETER),
         ("losses", LOSSES),
+        ("lsp", LSP),
         ("models", MODELS),
         ("randomness", RANDOMNESS),
         ("manifest", MANIFEST),

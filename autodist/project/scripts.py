@@ -89,14 +89,18 @@ class Project:
         stdin: str | bytes | None = None,
         repository: Path | None = None,
         module: str | None = None,
+        unsaved: Mapping[Path, str] | None = None,
     ) -> Project:
         """Read ``entry`` (or take its text from ``stdin``) and what it imports from its own folder.
 
         Packages of its ``repository`` are found too: the folder further up that looks like one, unless it is given.
-        ``module`` is the name by which it is started (`python -m`), if that is known.
+        ``module`` is the name by which it is started (`python -m`), if that is known. ``unsaved`` are texts that an
+        editor holds of files, by resolved path: they stand for what is on disk.
 
         Raises AutodistError for a file that cannot be read or parsed, or a local module that is missing.
         """
+        unsaved = unsaved or {}
+        stdin = unsaved.get(entry.resolve()) if stdin is None and unsaved else stdin
         source = Source.read(entry) if stdin is None else Source.parse(stdin, entry)
         module = module or module_of(entry, source.tree)
         root = entry.parent if module is None else _top(entry, module)
@@ -106,7 +110,7 @@ class Project:
         if entry.name == "__main__.py":  # `python -m package`
             roots.append(entry.parent.parent)
         repository = repository or _repository(entry)
-        return _Reading(entry, roots, repository).project(source, module)
+        return _Reading(entry, roots, repository, unsaved).project(source, module)
 
 
 def _texts(source: Source) -> frozenset[str]:
@@ -117,8 +121,8 @@ def _texts(source: Source) -> frozenset[str]:
 class _Reading:
     """Goes from the entry to all modules that it reaches."""
 
-    def __init__(self, entry: Path, roots: list[Path], repository: Path | None) -> None:
-        self.entry, self.roots, self.repository = entry, roots, repository
+    def __init__(self, entry: Path, roots: list[Path], repository: Path | None, unsaved: Mapping[Path, str]) -> None:
+        self.entry, self.roots, self.repository, self.unsaved = entry, roots, repository, unsaved
         self.modules: dict[str, Source] = {}
         self.pending: list[tuple[Source, str]] = []
         self.read: list[tuple[Source, str]] = []
@@ -157,7 +161,9 @@ class _Reading:
             above = _above(self.entry, self.repository)
             found = next(filter(None, (_find_package(each, name) for each in above)), None)
         if found is not None and found.resolve() != self.entry.resolve():
-            self.modules[name] = _module(found, name, found.stat().st_mtime_ns)
+            text = self.unsaved.get(found.resolve()) if self.unsaved else None
+            read = _module(found, name, found.stat().st_mtime_ns) if text is None else Source.parse(text, found, name)
+            self.modules[name] = read
             own = name if found.name == "__init__.py" else name.rpartition(".")[0]
             self.pending.append((self.modules[name], own))
             further = [each for each in added_folders(self.modules[name], starts(self.entry)) if each not in self.roots]

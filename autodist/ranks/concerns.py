@@ -2,31 +2,75 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from autodist.catalog import Catalog
 from autodist.project import Project
-from autodist.ranks import shown, waiting, wrapped
+from autodist.ranks import agreeing, given, kept, launched, shown, stepping, waiting, wrapped
 from autodist.ranks.reading import Ranks
 from autodist.ranks.starting import Starts
 from autodist.ranks.ways import Ways
 from autodist.script import Concern
+from autodist.source import Source, all_of
 from autodist.trace import trace
+
+OF_PROGRAMS = (
+    *(launched.devices, launched.tensors, launched.spawning, launched.endings),
+    *(agreeing.orders, agreeing.types),
+    *(stepping.clipping, stepping.synchronising, stepping.averaging, stepping.rates, stepping.sharding),
+    stepping.weights,
+    *(given.shuffled, given.by_local_rank, given.streams, given.counted),
+)
+OF_WAYS = (agreeing.rounds, kept.restored, kept.unwaited)
 
 
 def concerns(project: Project, catalog: Catalog) -> Iterator[Concern]:
     """What goes wrong on several ranks, if the script joins them itself; what is not sure is not said."""
-    if not any("init_process_group" in source.text for source in project.sources):
+    read = _read(project, catalog)
+    if read is None:
         return
-    program = trace(project, catalog)
-    if not program.complete or not program.of("init_process_group"):
-        return
-    ranks = Ranks(program, project.sources, catalog)
-    ways = Ways(ranks)
+    ranks, ways = read
     yield from shown.concerns(ranks, ways)
     yield from waiting.concerns(ranks, ways)
     yield from wrapped.rounds(ranks)
     yield from wrapped.prefixed(ranks)
+    for of_program in OF_PROGRAMS:
+        yield from of_program(ranks)
+    for of_ways in OF_WAYS:
+        yield from of_ways(ranks, ways)
     starts = Starts(ranks, ways)
     for found in (starts.prints, starts.downloads, starts.devices, starts.seeds):
         yield from found()
+
+
+def settled(project: Project, catalog: Catalog) -> Iterator[tuple[str, Source, int]]:
+    """What rules for conversion would change in a script that has seen to it itself, by code and line: data that each
+    rank cuts its share of, draws from a generator of its own, and files that only rank 0 has open."""
+    read = _read(project, catalog)
+    if read is None:
+        return
+    ranks, ways = read
+    cut = {each.owner for each in given.loaders(ranks) if ranks.is_cut(each.owner)}
+    for each in ranks.program.operations:
+        line = getattr(each.node, "lineno", 0)
+        if each.owner in cut and "__init__" in each.name:
+            yield "AD201", each.source, line
+        elif "generator" in getattr(each.owner, "roles", ()) and ranks.is_apart(each.owner):
+            yield "AD205", each.source, line
+        elif "writer" in getattr(each.owner, "roles", ()) and kept.on_one(each, ways):
+            yield "AD301", each.source, line
+    for source in project.sources:
+        for loop in all_of(source.tree, ast.For):
+            if cut & ranks.program.at(loop.iter).things:
+                yield "AD202", source, loop.lineno
+
+
+def _read(project: Project, catalog: Catalog) -> tuple[Ranks, Ways] | None:
+    if not any("init_process_group" in source.text for source in project.sources):
+        return None
+    program = trace(project, catalog)
+    if not program.complete or not program.of("init_process_group"):
+        return None
+    ranks = Ranks(program, project.sources, catalog)
+    return ranks, Ways(ranks)

@@ -67,16 +67,24 @@ def contained(value: Value) -> Iterator[Value]:
             pending += contents(thing)
 
 
+def picked(values: Iterable[Value]) -> set[Operation]:
+    """The numbers by which what is in lists was looked up: `[rows[i] for i in own]`."""
+    found = [by for value in values for thing in value.things for by in getattr(thing, "found_in", {}).values()]
+    return {op for by in found for op in by.operations}
+
+
 class Ranks:
     """A program as two of its ranks run it."""
 
     def __init__(self, program: Program, sources: Iterable[Source], catalog: Catalog) -> None:
         self.program, self.sources, self.catalog = program, tuple(sources), catalog
-        placed: dict[Operation, Placement] = {each: Replicate() for each in program.operations if self._counts(each)}
-        self.placements = propagate(program, Plan(self._shared, placed), catalog=catalog)
         self._table = operations.load()
         self._stored: dict[tuple[str | None, str | None], list[Store]] = {}
         self._evaluated: dict[tuple[Operation, int], object] = {}
+        self._cut: dict[Any, bool] = {}
+        self._asked: set[tuple[ast.expr, int]] = set()
+        placed: dict[Operation, Placement] = {each: Replicate() for each in program.operations if self.counts(each)}
+        self.placements = propagate(program, Plan(self._shared, placed), catalog=catalog)
 
     @cached_property
     def spawns(self) -> frozenset[ast.AST]:
@@ -88,7 +96,7 @@ class Ranks:
         if isinstance(test, (ast.BoolOp, ast.UnaryOp)):
             return any(map(self.may_part, test.values if isinstance(test, ast.BoolOp) else [test.operand]))
         if isinstance(test, (ast.Name, ast.Attribute)) and not self.program.at(test).operations:
-            stores = self._stores(test)
+            stores = self.stores(test)
             tests = [part for statement, found in stores for part in (statement.value, *(each for each, _ in found))]
             return any(each is not test and self._differs(each) for part in tests for each in all_of(part, ast.expr))
         lying = [self.placements.of.get(each) for each in self.program.at(test).operations]
@@ -98,7 +106,7 @@ class Ranks:
         lying = [self.placements.of.get(each) for each in self.program.at(test).operations]
         return any(isinstance(each, PerRank) for each in lying)
 
-    def _counts(self, operation: Operation) -> bool:
+    def counts(self, operation: Operation) -> bool:
         """Whether it gives how many ranks there are."""
         told = operation.inputs[0].constant if operation.inputs else None
         return operation.name in ENVIRONMENT and told in WORLD or self.catalog.has(operation.name, "world_size")
@@ -115,7 +123,33 @@ class Ranks:
         given = [each for value in told if value is not None for each in value.things]
         inner = [value for each in given if (value := getattr(each, "argument", lambda *_: None)("sampler", 0))]
         given += [each for value in inner for each in value.things]
-        return any("distributed_sampler" in getattr(each, "roles", ()) for each in given)
+        return any("distributed_sampler" in getattr(each, "roles", ()) for each in given) or self.is_cut(loader)
+
+    def is_apart(self, generator: Any) -> bool:
+        """Whether a generator is seeded by the rank."""
+        made = (each for each in self.program.operations if each.owner is generator and each.inputs)
+        return any(
+            "seed" in each.name or each.name.endswith((".__init__", "default_rng"))
+            for each in made
+            if self.by_rank(each.inputs[0])
+        )
+
+    def is_cut(self, loader: Any) -> bool:
+        """Whether its data set holds a rank's own samples: a slice by the rank, or a stream that is told the rank and
+        how many there are."""
+        data = loader.argument("dataset", 0)
+        things = data.things if data is not None else frozenset()
+        return bool(things) and all(self._cuts(each) for each in things)
+
+    def _cuts(self, data: Any) -> bool:
+        if data not in self._cut:
+            held_by = [*contained(Value(things=frozenset([data])))]
+            made = {op for part in held_by for op in part.operations} | picked(held_by)
+            streams = "iterable_dataset" in getattr(data, "roles", ())
+            told = streams and any(map(self.counts, made)) and any(self.by_rank(Value(frozenset([op]))) for op in made)
+            slices = [op for op in self.before(made) if op.name == "builtins.slice"] if not told else []
+            self._cut[data] = told or any(self.by_rank(part) for each in slices for part in each.operands)
+        return self._cut[data]
 
     # on one rank
 
@@ -142,7 +176,7 @@ class Ranks:
             return rank
         if name in NODES and self.spawns:  # of one machine, whose number is 0
             return 0
-        if self._counts(operation) or name == "torch.cuda.device_count":
+        if self.counts(operation) or name == "torch.cuda.device_count":
             return SIZE
         if name in TRUE:
             return True
@@ -177,6 +211,15 @@ class Ranks:
 
     def holds(self, test: ast.expr, rank: int) -> bool | None:
         """Whether a condition holds on a rank, if that is known."""
+        if (test, rank) in self._asked:  # `if net is None: net = make()`
+            return None
+        self._asked.add((test, rank))
+        try:
+            return self._holds(test, rank)
+        finally:
+            self._asked.discard((test, rank))
+
+    def _holds(self, test: ast.expr, rank: int) -> bool | None:
         if isinstance(test, ast.BoolOp):
             parts = [self.holds(each, rank) for each in test.values]
             stops = isinstance(test.op, ast.Or)
@@ -184,12 +227,17 @@ class Ranks:
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             inner = self.holds(test.operand, rank)
             return None if inner is None else not inner
+        if isinstance(test, ast.Compare) and isinstance(test.left, (ast.Name, ast.Attribute)) and len(test.ops) == 1:
+            none = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None
+            absent = self._absent(test.left, rank) if none else None
+            if absent is not None and isinstance(test.ops[0], (ast.Is, ast.IsNot)):
+                return absent is isinstance(test.ops[0], ast.Is)
         found = self.evaluated(self.program.at(test), rank)
         if found is UNKNOWN and isinstance(test, (ast.Name, ast.Attribute)) and not self.program.at(test).operations:
             return self._bound(test, rank)
         return None if found is UNKNOWN else bool(found)
 
-    def _stores(self, name: ast.Name | ast.Attribute) -> list[Store]:
+    def stores(self, name: ast.Name | ast.Attribute) -> list[Store]:
         """Where a name is bound, or an attribute of any object, and under which conditions."""
         key = getattr(name, "id", None), getattr(name, "attr", None)
         if key not in self._stored:
@@ -200,10 +248,25 @@ class Ranks:
             self._stored[key] = [(s, t) for s, t in found if isinstance(s, ast.Assign)] if plain else []
         return self._stored[key]
 
+    def _absent(self, name: ast.Name | ast.Attribute, rank: int) -> bool | None:
+        """Whether a name is bound to None on a rank: `writer = SummaryWriter() if rank == 0 else None`"""
+        result: bool | None = None
+        for statement, tests in self.stores(name):
+            told, value = [self.holds(each, rank) for each, _ in tests], statement.value
+            if isinstance(value, ast.IfExp):
+                chosen = self.holds(value.test, rank)
+                told += [None] if chosen is None else []
+                value = value.body if chosen else value.orelse
+            empty = isinstance(value, ast.Constant) and value.value is None
+            if None in told or not (empty or isinstance(value, ast.Call)):
+                return None
+            result = empty if told[: len(tests)] == [wanted for _, wanted in tests] else result
+        return result
+
     def _bound(self, name: ast.Name | ast.Attribute, rank: int) -> bool | None:
         """What a name that is bound to constants is on a rank: `verbose = 1 if rank == 0 else 0`"""
         result: bool | None = None
-        for statement, tests in self._stores(name):
+        for statement, tests in self.stores(name):
             told = [self.holds(each, rank) for each, _ in tests]
             wanted = [each for _, each in tests]
             value = statement.value
@@ -258,6 +321,32 @@ class Ranks:
             operation = operation.inputs[0].operation
         return True
 
+    @staticmethod
+    def before(ends: Iterable[Operation]) -> set[Operation]:
+        """Some operations, and all that they are computed of."""
+        pending = list(ends)
+        found = set(pending)
+        while pending:
+            fresh = {op for part in pending.pop().operands for op in held(part)} - found
+            found |= fresh
+            pending += fresh
+        return found
+
+    def by_rank(self, value: Value) -> bool:
+        """Whether a seed is computed of a rank's number: `args.seed + rank`."""
+        seen, pending = set[Operation](), list(value.operations)
+        while pending:
+            each = pending.pop()
+            if each in seen:
+                continue
+            seen.add(each)
+            here, there = (self.evaluated(Value(frozenset([each])), rank) for rank in (RANK_0, RANK_1))
+            if here != there:
+                return True
+            if each.name.startswith(("operator.", "builtins.")):
+                pending += [op for part in each.operands for op in part.operations]
+        return False
+
     def _is_either(self, value: Value) -> bool:
         """Whether a value is that of all ranks in one context, and a rank's own in another."""
         if len(value.operations) < 2:
@@ -279,7 +368,7 @@ class Ranks:
                 return False
             if one.name in GRADIENTS or any(map(self._is_either, one.operands)):
                 return False
-            if one.name == SCALED and any(map(self._counts, held(joined(one.operands)))):
+            if one.name == SCALED and any(map(self.counts, held(joined(one.operands)))):
                 return False
             fresh = given - seen
             seen |= fresh

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cached_property
 
 from autodist.program import Operation, Value, held
-from autodist.ranks.reading import RANK_0, RANK_1, WRAPPERS, Ranks
+from autodist.ranks.given import loaders
+from autodist.ranks.reading import RANK_0, RANK_1, WRAPPERS, Ranks, contained, picked
 from autodist.ranks.shown import BY_RANK
 from autodist.ranks.waiting import meetings
 from autodist.ranks.ways import Way, Ways
@@ -22,6 +24,7 @@ SPLITS = ("torch.utils.data.random_split", "sklearn.model_selection.train_test_s
 SEEDED = {"torch": ("torch.manual_seed", "torch.random.manual_seed", "torch.seed"), "numpy": ("numpy.random.seed",)}
 SEEDED["random"] = ("random.seed",)
 FETCHES = ("urllib.request.urlretrieve", "gdown.download", "wget.download", "torch.hub.download_url_to_file")
+ANY_SEED = "any_seed"
 DRAWS = frozenset(["random_draw", "index_draw"])
 
 
@@ -152,7 +155,9 @@ class Starts:
         )
         if numbered and moves:
             return numbered
+        asked = operation.keywords.get("device")
         bare = name == "torch.device" and told == ["cuda"] or short == "to" and texts[-1:] == ["cuda"]
+        bare |= asked is not None and asked.constant == "cuda"
         return "cuda:0, which `cuda` means without torch.cuda.set_device" if bare and unplaced else ""
 
     def _is_certain(self, operation: Operation) -> bool:
@@ -164,17 +169,24 @@ class Starts:
     def seeds(self) -> Iterator[Concern]:
         """Data and models that are made after each rank was seeded apart."""
         apart: dict[str, Operation | None] = {}
+        seeded = set[str]()
         trained = [each.operation for each in self._ranks.program.of("backward")]
         steps = self._ranks.step_loops
         told = set[str]()
         for operation in self._ranks.program.operations:
             for library, names in SEEDED.items():
+                if operation.name in names or self._seeds_all(operation):
+                    seeded.add(library)
                 if operation.name in names and operation.inputs:
                     here, there = (self._ranks.evaluated(operation.inputs[0], each) for each in (RANK_0, RANK_1))
-                    apart[library] = operation if here != there or self._is_by_rank(operation.inputs[0]) else None
+                    apart[library] = operation if here != there or self._ranks.by_rank(operation.inputs[0]) else None
             library = self._drawn(operation)
+            inside = bool(steps & self._ranks.loops(operation.region))
+            if library and library not in seeded and trained and not inside and library not in told:
+                told.add(library)
+                yield self._unseeded(operation)
             seed = apart.get(library) if library else None
-            if seed is None or not trained or library in told or steps & self._ranks.loops(operation.region):
+            if seed is None or not trained or library in told or inside:
                 continue
             told.add(library)
             what = shortened(operation.source.code(operation.node)) if isinstance(operation.node, ast.expr) else "this"
@@ -185,20 +197,17 @@ class Starts:
             )
             yield Concern("AD705", seed.source, seed.node, message, Severity.WARNING)
 
-    def _is_by_rank(self, value: Value) -> bool:
-        """Whether a seed is computed of a rank's number: `args.seed + rank`."""
-        seen, pending = set[Operation](), list(value.operations)
-        while pending:
-            each = pending.pop()
-            if each in seen:
-                continue
-            seen.add(each)
-            here, there = (self._ranks.evaluated(Value(frozenset([each])), rank) for rank in (RANK_0, RANK_1))
-            if here != there:
-                return True
-            if each.name.startswith(("operator.", "builtins.")):
-                pending += [op for part in each.operands for op in part.operations]
-        return False
+    def _seeds_all(self, operation: Operation) -> bool:
+        alone = operation.name.startswith(("random.", "numpy."))
+        return ANY_SEED in self._ranks.catalog.roles(operation.name) and not alone
+
+    def _unseeded(self, operation: Operation) -> Concern:
+        what = shortened(operation.source.code(operation.node)) if isinstance(operation.node, ast.expr) else "this"
+        message = (
+            f"{what} draws from a seed that each rank has of its own, as nothing has seeded them alike: ranks have "
+            "different data, and shares of them overlap; seed all ranks alike before"
+        )
+        return Concern("AD706", operation.source, operation.node, message, Severity.WARNING)
 
     def _drawn(self, operation: Operation) -> str:
         """The library of whose generator it draws data or weights that ranks must have alike."""
@@ -212,11 +221,23 @@ class Starts:
             return "" if inside or operation.keywords.get("device") else library if self._is_data(operation) else ""
         return ""
 
+    @cached_property
+    def _picks(self) -> set[Operation]:
+        """The numbers by which data sets have picked their samples."""
+        sets = [data for made in loaders(self._ranks) if (data := made.argument("dataset", 0)) is not None]
+        return picked(part for data in sets for part in contained(data))
+
     def _is_data(self, operation: Operation) -> bool:
         """Whether a loader or a data set holds what is drawn."""
-        seen, pending = {operation}, [operation]
+        changed = {thing for value in operation.inputs[:1] for thing in value.things}
+        later = (op for op in self._ranks.program.operations if op.number > operation.number)
+        pending = [operation, *(op for op in later if changed & {each for part in op.inputs for each in part.things})]
+        seen = set(pending)
+        picks = self._picks
         while pending and len(seen) < 400:
             for user in self._ranks.program.users[pending.pop()]:
+                if user in picks:
+                    return True
                 owner: frozenset[str] = getattr(user.owner, "roles", frozenset())
                 if owner & {"dataset", "loader"} or user.name.startswith("loader."):
                     return True

@@ -16,6 +16,9 @@ from autodist.script import Concern
 from autodist.source import Source, all_of, shortened
 
 DEEPEST = 3
+NEW_GROUP = "torch.distributed.new_group"
+FAR = 1_000
+"""A rank of many."""
 Key: TypeAlias = tuple[str, frozenset[ast.AST], frozenset[tuple[ast.AST, bool]]]
 """What kind of collective it is, in which loops, and under which conditions that all ranks decide alike."""
 
@@ -45,6 +48,8 @@ def meetings(ranks: Ranks) -> Iterator[Meeting]:
 
 def _kind(operation: Operation, ranks: Ranks, sharded: bool) -> str:
     short = operation.name.rpartition(".")[2]
+    if operation.name == NEW_GROUP:
+        return short
     if ranks.catalog.has(operation.name, "collective"):
         group = operation.keywords.get("group")
         return short if group is None or group.constant is None else ""
@@ -71,6 +76,8 @@ def concerns(ranks: Ranks, ways: Ways) -> Iterator[Concern]:
                 lone.setdefault(key, []).append((meeting, RANK_1 if here[0] is False else RANK_0, way))
             if here != [False, False]:
                 gone.append((meeting, way))
+            if meeting.kind == "new_group" and here == [True, True] and ways.reached(way, FAR) is False:
+                yield _deadlock(meeting, RANK_0, way, ranks)
     told = set[ast.AST]()
     amiss = {key: found for key, found in lone.items() if reached[0][key] != reached[1][key]}
     sides: dict[str, set[int]] = {}

@@ -76,7 +76,7 @@ def prefixed(ranks: Ranks) -> Iterator[Concern]:
         state = [op for value in given.inputs[:1] for op in held(value) if op.name.endswith(".state_dict")]
         wrapped = [op for op in state if DDP & getattr(op.owner, "roles", frozenset())]
         if wrapped and len(given.inputs) > 1:
-            saved[_path(given, given.inputs[1], 1)] = wrapped[0]
+            saved[path_of(given, given.inputs[1], 1)] = wrapped[0]
     for each in ranks.program.operations if saved else ():
         owner: frozenset[str] = getattr(each.owner, "roles", frozenset())
         if not each.name.endswith(".load_state_dict") or WRAPPERS & owner or not each.inputs:
@@ -84,7 +84,9 @@ def prefixed(ranks: Ranks) -> Iterator[Concern]:
         if not ("module" in owner or getattr(each.owner, "cls", None) is not None) or "optimizer" in owner:
             continue
         loads = _loads(each.inputs[0])
-        found = next((saved[path] for op in loads if op.inputs and (path := _path(op, op.inputs[0], 0)) in saved), None)
+        found = next(
+            (saved[path] for op in loads if op.inputs and (path := path_of(op, op.inputs[0], 0)) in saved), None
+        )
         if found is not None:
             line = getattr(found.node, "lineno", 0)
             message = (
@@ -103,7 +105,7 @@ def _loads(value: Value) -> list[Operation]:
     return found
 
 
-def _path(operation: Operation, value: Value, place: int) -> str:
+def path_of(operation: Operation, value: Value, place: int) -> str:
     """A path as far as two of them can be compared."""
     if isinstance(value.constant, str):
         return value.constant

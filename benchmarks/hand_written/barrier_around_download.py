@@ -55,6 +55,7 @@ def main():
                     correct += (output.argmax(1).cpu() == labels).sum().item()
             print(f"epoch {epoch}: accuracy {correct / len(test)}")
         dist.barrier()
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -78,6 +78,7 @@ def main_worker(gpu, ngpus_per_node, args):
             torch.save(state, "checkpoint.pth.tar")
             if is_best:
                 torch.save(state, "model_best.pth.tar")
+    dist.destroy_process_group()
 
 
 def train(loader, model, criterion, optimizer, epoch, args):

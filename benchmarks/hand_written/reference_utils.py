@@ -143,6 +143,8 @@ def main(args):
         train_one_epoch(model, criterion, optimizer, loader, epoch)
         evaluate(model, criterion, test_loader)
         save_on_master({"model": model_without_ddp.state_dict(), "epoch": epoch}, os.path.join("out", f"{epoch}.pth"))
+    if args.distributed:
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

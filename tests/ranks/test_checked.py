@@ -11,6 +11,7 @@ from autodist.project import Project
 from autodist.ranks import concerns
 
 SCRIPT = """\
+import atexit
 import os
 import sys
 
@@ -35,6 +36,7 @@ def reduced(value):
 
 
 dist.init_process_group("nccl")
+atexit.register(dist.destroy_process_group)
 rank, world_size = dist.get_rank(), dist.get_world_size()
 local_rank = int(os.getenv("LOCAL_RANK", "0"))
 torch.cuda.set_device(local_rank)
@@ -177,8 +179,9 @@ RIGHT = {
         "    SummaryWriter().add_scalar('val', validate(whole_loader)[0], epoch)",
     ],
     "a group of its own": [
+        "pair = dist.new_group([0, 1])",
         "if rank in (0, 1):",
-        "    dist.all_reduce(torch.ones(1).cuda(), group=dist.new_group([0, 1]))",
+        "    dist.all_reduce(torch.ones(1).cuda(), group=pair)",
     ],
     "sent": ["if rank == 0:", "    dist.send(torch.ones(1), 1)", "elif rank == 1:", "    dist.recv(torch.ones(1), 0)"],
     "fails on all": ["if torch.isnan(loss):", "    raise RuntimeError('loss is nan')"],
@@ -193,6 +196,57 @@ RIGHT = {
         "    print(sums[0] / sums[1])",
     ],
     "waited for": ["work = dist.all_reduce(loss.detach(), async_op=True)", "work.wait()"],
+    "as many rounds for all": ["for i in range(rank, 64, world_size):", "    dist.all_reduce(torch.ones(1).cuda())"],
+    "as many of a list for all": [
+        "names = sorted(os.listdir('parts'))",
+        "for name in names[: len(names) // world_size * world_size][rank::world_size]:",
+        "    dist.all_reduce(torch.load(name, map_location='cpu').cuda())",
+    ],
+    "types of all": [
+        "kind = torch.float64 if world_size == 2 else torch.float32",
+        "dist.all_reduce(torch.ones(1, dtype=kind, device='cuda'))",
+    ],
+    "moved to the GPU": ["total = torch.tensor(float(epoch))", "total = total.cuda()", "dist.all_reduce(total)"],
+    "added to one on the GPU": ["total = torch.tensor(0.0)", "total = total + loss.detach()", "dist.all_reduce(total)"],
+    "restored by all": ["optimizer.load_state_dict(torch.load('o.pt', map_location='cpu'))"],
+    "best of rank 0 alone": [
+        "if rank == 0:",
+        "    best_net = nn.Linear(4, 3).cuda()",
+        "    best_net.load_state_dict(torch.load('m.pt', map_location='cpu'))",
+        "    print(validate(whole_loader))",
+    ],
+    "some not averaged": [
+        "with model.no_sync():",
+        "    F.cross_entropy(model(x), y).backward()",
+        "F.cross_entropy(model(x), y).backward()",
+    ],
+    "written by all readers": ["torch.save(epoch, f'{rank}.pt')", "torch.load(f'{rank}.pt', map_location='cpu')"],
+    "another file of that name": [
+        "def keep(path):",
+        "    if rank == 0:",
+        "        torch.save(epoch, path)",
+        "def go_on(path):",
+        "    return torch.load(path, map_location='cpu')",
+        "keep('a.pt')",
+        "go_on('b.pt')",
+    ],
+    "bound where it is missing": [
+        "head = None",
+        "if head is None:",
+        "    head = nn.Linear(4, 3)",
+        "done = False",
+        "if not done:",
+        "    done = True",
+        "    dist.barrier()",
+        "else:",
+        "    dist.barrier()",
+    ],
+    "only rank 0 has a writer": [
+        "from torch.utils.tensorboard import SummaryWriter",
+        "writer = SummaryWriter() if rank == 0 else None",
+        "if writer is not None:",
+        "    writer.add_scalar('val', validate(whole_loader)[0], epoch)",
+    ],
     "seeded apart for noise": ["torch.manual_seed(epoch * world_size + rank)"],
 }
 WRONG = {
@@ -271,6 +325,55 @@ WRONG = {
         "AD414",
         -1,
     ),
+    "rounds of a share": (
+        ["for name in sorted(os.listdir('parts'))[rank::world_size]:", "    dist.all_reduce(torch.ones(1).cuda())"],
+        "AD803",
+        -2,
+    ),
+    "other order": (
+        [
+            "total = torch.ones(1).cuda()",
+            "if rank == 0:",
+            "    dist.all_reduce(total)",
+            "    dist.broadcast(total, 0)",
+            "else:",
+            "    dist.broadcast(total, 0)",
+            "    dist.all_reduce(total)",
+        ],
+        "AD804",
+        -5,
+    ),
+    "other type": (
+        ["dist.all_reduce(torch.ones(1, dtype=torch.float64 if rank == 0 else torch.float32, device='cuda'))"],
+        "AD804",
+        -1,
+    ),
+    "group of some": (["if rank < 2:", "    pair = dist.new_group([0, 1])"], "AD801", -1),
+    "on the CPU": (["total = torch.zeros(2)", "total[0] += len(loader)", "dist.all_reduce(total)"], "AD107", -1),
+    "restored by one": (
+        ["if rank == 0:", "    optimizer.load_state_dict(torch.load('o.pt', map_location='cpu'))"],
+        "AD312",
+        -1,
+    ),
+    "read at once": (
+        ["if rank == 0:", "    torch.save(epoch, 'e.pt')", "epoch = torch.load('e.pt', map_location='cpu')"],
+        "AD313",
+        -1,
+    ),
+    "counted whole": (
+        [
+            "hits = torch.zeros(1).cuda()",
+            "with torch.no_grad():",
+            "    for x, y in val_loader:",
+            "        hits += (net(x.cuda()).argmax(1) == y.cuda()).sum()",
+            "dist.all_reduce(hits)",
+            "if rank == 0:",
+            "    print(hits / len(val_set))",
+        ],
+        "AD611",
+        -1,
+    ),
+    "shuffled twice": (["DataLoader(train_set, batch_size=8, shuffle=True, sampler=sampler)"], "AD209", -1),
     "first GPU": (["y = torch.zeros(1).to('cuda:0')"], "AD105", -1),
 }
 
@@ -294,3 +397,28 @@ def test_wrong(name: str) -> None:
     line = text.count("\n") + 1 + at if at is not None else None
     assert code in codes(text)
     assert line is None or (code, line) in found, found
+
+
+def test_which_number_is_whose() -> None:
+    assert codes(SCRIPT.replace("set_device(local_rank)", "set_device(rank)")) == {"AD106"}
+    sampler = "DistributedSampler(train_set, rank=local_rank, num_replicas=world_size)"
+    assert codes(SCRIPT.replace("DistributedSampler(train_set)", sampler)) == {"AD210"}
+    assert not codes(SCRIPT.replace("DistributedSampler(train_set)", sampler.replace("local_rank", "rank")))
+
+
+def test_groups_are_left() -> None:
+    assert codes(SCRIPT.replace("atexit.register(dist.destroy_process_group)\n", "")) == {"AD109"}
+    gloo = SCRIPT.replace('"nccl"', '"gloo"').replace("atexit.register(dist.destroy_process_group)\n", "")
+    assert not codes(gloo)
+
+
+def test_seeds_come_first() -> None:
+    unseeded = SCRIPT.replace("torch.manual_seed(0)\n", "")
+    assert codes(unseeded) == {"AD706"}
+    assert not codes(unseeded.replace("data = ", "import transformers\ntransformers.set_seed(0)\ndata = "))
+
+
+def test_how_often_a_rate_is_scaled() -> None:
+    once = SCRIPT.replace("lr=0.1", "lr=0.1 * world_size")
+    assert not codes(once) and codes(once.replace("* world_size)", "* world_size * world_size)")) == {"AD417"}
+    assert not codes(SCRIPT.replace("lr=0.1", "lr=0.1 * world_size / 8 * world_size / world_size"))

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autodist.rule import Context, Example, Finding, rule
+from autodist.script import TrainingScript
+
+from ._examples import HAND_WRITTEN
+
+AVERAGED = (
+    HAND_WRITTEN.replace("model = DistributedDataParallel(model)\n", "")
+    .replace(
+        "loss.backward()\n",
+        """\
+loss.backward()
+        for p in model.parameters():
+            dist.all_reduce(p.grad, op=dist.ReduceOp.SUM)
+            p.grad /= dist.get_world_size()
+""",
+    )
+    .replace("model.module", "model")
+)
+WRONG = AVERAGED.replace("            p.grad /= dist.get_world_size()\n", "")
+
+EXAMPLES = [
+    Example(before=WRONG, after=WRONG),
+    Example(before=AVERAGED, after=None),
+    Example(before=WRONG.replace("ReduceOp.SUM", "ReduceOp.AVG"), after=None),
+]
+
+
+@rule("AD418", of_ranks=True)
+def divide_summed_gradients(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Report gradients that ranks add up, and nobody divides.
+
+    Of a script that distributes itself by hand: each rank's gradient is that of the mean over its own batch, and their
+    sum is as many times too large as there are ranks.
+    """
+    for concern in script.concerns:
+        if concern.code == "AD418":
+            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
