@@ -214,8 +214,13 @@ run_options = _options(
         help="Seconds for each run.",
     ),
     click.option("--report", type=click.Path(path_type=Path), help="Write an HTML report."),
+    click.option(
+        "--require-coverage",
+        is_flag=True,
+        help="Exit with 1, as for what is not equal, if a changed line never ran or a changed decision went one way.",
+    ),
 )
-RUN_OPTIONS = ("nproc", "nnodes", "steps", "device", "dtype", "timeout", "report")
+RUN_OPTIONS = ("nproc", "nnodes", "steps", "device", "dtype", "timeout", "report", "require_coverage")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -256,8 +261,8 @@ def convert(
 ) -> None:
     """Convert training scripts (- for standard input) and the local modules that they import.
 
-    With --verify, what follows -- goes to both versions. --nproc, --steps, --device, --dtype, --timeout and --report
-    are for its runs.
+    With --verify, what follows -- goes to both versions. --nproc, --steps, --device, --dtype, --timeout, --report
+    and --require-coverage are for its runs.
     """
     runs = {name: options.pop(name) for name in RUN_OPTIONS}
     named = _located(modules)
@@ -274,7 +279,7 @@ def convert(
         raise click.UsageError("arguments after -- are for the runs of --verify")
     given = [name for name in RUN_OPTIONS if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     if given and not verify:
-        raise click.UsageError(f"--{given[0]} is for the runs of --verify")
+        raise click.UsageError(f"--{given[0].replace('_', '-')} is for the runs of --verify")
     if_training = if_training or len(files) > 1
     candidates = _training(files) if if_training else files
     if not candidates and options["output_format"] == ("text", {}):

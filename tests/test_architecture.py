@@ -217,7 +217,7 @@ ANALYZE = """
 FOR_RULES = {"rule", "script", "config", "edits", "imports", "values", "spread", "source"}
 """What a rule may import of autodist: what describes a script, and what describes a change."""
 
-IN_THE_USERS_PROCESS = ("bootstrap", "confinement", "nodes", "outside", "trace", "plan", "probes", "sharing")
+IN_THE_USERS_PROCESS = ("bootstrap", "confinement", "marks", "nodes", "outside", "trace", "plan", "probes", "sharing")
 """The modules of ``verify`` that run inside the user's program, where only the standard library and torch are sure."""
 
 

@@ -49,6 +49,7 @@ from autodist.verify.probes.moves import MoveProbe
 from autodist.verify.probes.numpy_random import NumpyRandomProbe
 from autodist.verify.probes.precision import PrecisionProbe
 from autodist.verify.probes.python_random import PythonRandomProbe
+from autodist.verify.probes.ran import RanProbe
 from autodist.verify.probes.redirect import RedirectProbe
 from autodist.verify.probes.seeding import SeedingProbe
 from autodist.verify.probes.sets import hash_by_order
@@ -96,6 +97,7 @@ class Bootstrap:
         self._trace = TraceWriter(plan.record("trace"), plan.root, plan.outer)
         self._files: FilesProbe | None = None
         self._training: TrainingProbe | None = None
+        self._ran = RanProbe(plan)
         self._outside = outside_of(plan)
         self._stopped = False
         self._leaving = False
@@ -165,6 +167,7 @@ class Bootstrap:
         PythonRandomProbe(context, draws).install()
         PrecisionProbe(context).install()
         hash_by_order()
+        self._ran.install()
         DataProbe(context).install()
         self._training = TrainingProbe(context, digester, self._stop_after_steps)
         self._training.install()
@@ -206,8 +209,7 @@ class Bootstrap:
         if plan.module:
             spec = importlib.util.find_spec(plan.module + ".__main__" * (script.stem == "__main__"))
             main.__dict__.update(__spec__=spec, __package__=spec.parent if spec else None)
-        code = compile(Path(plan.script).read_bytes(), plan.script, "exec", dont_inherit=True)
-        exec(code, main.__dict__)
+        exec(self._ran.compiled(Path(plan.script).read_bytes(), plan.script), main.__dict__)
 
     @staticmethod
     def _exit_code(ending: SystemExit) -> int:

@@ -77,6 +77,11 @@ class ProcessPlan:
     module: str | None = None
     """The name by which `python -m` starts the script, where it is not started by its path."""
 
+    changed: dict[str, list[int]] = field(default_factory=dict)
+    """The changed lines of the conversion's files, by path, after the number of the first mark in each."""
+    map: str = ""
+    """The file that all ranks share, with a byte for each mark."""
+
     @property
     def name(self) -> str:
         """The stem of every file this process leaves in ``records``."""
