@@ -207,13 +207,17 @@ def test_what_is_required(pair: Path, warm: None, capsys: pytest.CaptureFixture[
         "    best, history = 0.0, []",
         "    best, history = 0.0, []\n    if args.lr > 1:\n        best = 1",
     )
-    scripts, options = (pair / "before.py", pair / "after.py"), {"workdir": pair, "steps": 3, "output_format": "json"}
-    assert verify_command(*scripts, **options) == 0
+
+    def verified(required: bool) -> int:
+        before, after = pair / "before.py", pair / "after.py"
+        return verify_command(before, after, workdir=pair, steps=3, output_format="json", require_coverage=required)
+
+    assert verified(False) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["outcome"] == "equal" and content["coverage"]["complete"] is False
     never = content["coverage"]["never_ran"]
     assert content["worlds"][0]["coverage"]["never_ran"] == never and len(never) > 3, "--steps ends a run early"
-    assert verify_command(*scripts, require_coverage=True, **options) == 1
+    assert verified(True) == 1
     capsys.readouterr()
 
 
