@@ -16,6 +16,7 @@ LAYERS = """
     __main__
     cli
     session | evaluate | agents | doctor | setting_up | plan | manifest
+    observe
     report | output | terminal | verify | proofs
     convert | launch | choice | relocation
     registry | repeats | suppress
@@ -325,7 +326,7 @@ def test_probes_import_the_standard_library_and_torch_alone(name: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in FILES if name_of(path) not in ("verify", "evaluate") and path.stem != "probe"],
+    [path for path in FILES if name_of(path) not in ("verify", "evaluate", "observe") and path.stem != "probe"],
     ids=lambda path: path.name,
 )
 def test_converting_needs_no_torch(path: Path) -> None:

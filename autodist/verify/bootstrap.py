@@ -47,6 +47,7 @@ from autodist.verify.probes.logs import LogProbe
 from autodist.verify.probes.measuring import MeasuringProbe
 from autodist.verify.probes.moves import MoveProbe
 from autodist.verify.probes.numpy_random import NumpyRandomProbe
+from autodist.verify.probes.observing import Observing, ObservingProbe
 from autodist.verify.probes.precision import PrecisionProbe
 from autodist.verify.probes.python_random import PythonRandomProbe
 from autodist.verify.probes.ran import RanProbe
@@ -97,7 +98,7 @@ class Bootstrap:
         self._trace = TraceWriter(plan.record("trace"), plan.root, plan.outer)
         self._files: FilesProbe | None = None
         self._training: TrainingProbe | None = None
-        self._ran = RanProbe(plan)
+        self._ran: RanProbe | ObservingProbe = RanProbe(plan)
         self._outside = outside_of(plan)
         self._stopped = False
         self._leaving = False
@@ -167,10 +168,12 @@ class Bootstrap:
         PythonRandomProbe(context, draws).install()
         PrecisionProbe(context).install()
         hash_by_order()
-        self._ran.install()
         DataProbe(context).install()
         self._training = TrainingProbe(context, digester, self._stop_after_steps)
         self._training.install()
+        if plan.observing is not None:
+            self._ran = ObservingProbe(context, Observing(*plan.observing), str(plan.record("seen")))
+        self._ran.install()
         BatchNormProbe(context).install()
         MoveProbe(context).install()
         GroupProbe(context).install()
@@ -233,6 +236,8 @@ class Bootstrap:
         logging.shutdown()
         flush_open_files()
         mark_output()
+        if isinstance(self._ran, ObservingProbe):
+            self._ran.end()
         if code == 0 and self._training is not None:
             self._training.end()
             self._trace.emit("exercise", unheard=unheard(self._trace, Path(self._plan.root)))

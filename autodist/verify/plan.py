@@ -82,6 +82,9 @@ class ProcessPlan:
     map: str = ""
     """The file that all ranks share, with a byte for each mark."""
 
+    observing: tuple[str, bool, bool] | None = None
+    """For `observe`: the folder of the gradients of the whole run, whether it follows them, with weights moved."""
+
     @property
     def name(self) -> str:
         """The stem of every file this process leaves in ``records``."""
@@ -105,5 +108,6 @@ class ProcessPlan:
         fields["apart"] = tuple((loader, number) for loader, number in fields["apart"])
         fields["alone"] = None if fields["alone"] is None else tuple(fields["alone"])
         fields["first"] = (fields["first"][0], tuple(map(tuple, fields["first"][1])))
+        fields["observing"] = None if fields["observing"] is None else tuple(fields["observing"])
         fields["private"], fields["node"] = tuple(fields["private"]), tuple(fields["node"])
         return cls(**fields)
