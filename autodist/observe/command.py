@@ -13,6 +13,7 @@ from typing import Any
 from autodist.errors import AutodistError
 from autodist.observe.found import ROWS, Observation, observations
 from autodist.observe.measured import PARTS, Measured, measure
+from autodist.observe.read import compared
 from autodist.verify.command import check_report
 from autodist.verify.page import STYLE
 from autodist.verify.progress import progress_for_terminal
@@ -41,7 +42,7 @@ def observe_command(
         return 2
     finally:
         progress.close()
-    found = observations(measured)
+    found = compared(script, measured.workdir, observations(measured))
     wanted = {path: WRITERS[name] for name, path in documents.items()}
     if report is not None:
         wanted[report] = as_page
@@ -82,6 +83,11 @@ def advice(each: Observation) -> str:
     return texts[kind]
 
 
+def fault(each: Observation) -> str:
+    """What is said where reading and measuring differ."""
+    return f"reading takes it for `{each.read}`, which is not what was measured: a fault of autodist, please report it"
+
+
 def as_text(script: Path, measured: Measured, found: Sequence[Observation]) -> str:
     """A page to read, in the order of the lines."""
     lines = [_headline(script, measured), ""]
@@ -91,6 +97,7 @@ def as_text(script: Path, measured: Measured, found: Sequence[Observation]) -> s
             lines.append(f"  {each.text}  ({WORDS.get(each.kind, each.kind)})")
             lines.append(f"    is {each}" if each.join is not None else f"    {each}")
             lines.append(f"    on ranks: {advice(each)}")
+            lines += [f"    {fault(each)}"] if each.read else []
     return "\n".join(lines) + "\n"
 
 
@@ -98,8 +105,8 @@ def _headline(script: Path, measured: Measured) -> str:
     shares = ":".join(map(str, PARTS))
     return (
         f"{script.name}: {measured.steps} optimizer steps with whole training batches and with three shares of them "
-        f"({shares}), in float64 on the CPU; then the same with other weights. What a value is on the whole batch, as "
-        "made of those on the shares:"
+        f"({shares}), in float64 on the CPU, BatchNorm with the statistics of the whole batch; then the same with "
+        "other weights. What a value is on the whole batch, as made of those on the shares:"
     )
 
 
@@ -118,6 +125,7 @@ def as_json(script: Path, measured: Measured, found: Sequence[Observation]) -> s
             "occurrences": each.times,
             "says": str(each),
             "on_ranks": advice(each),
+            "read": each.read or None,
         }
         for each in found
     ]
@@ -129,7 +137,7 @@ def as_page(script: Path, measured: Measured, found: Sequence[Observation]) -> s
     rows = "".join(
         f"<tr><td><code>{escape(each.site)}</code></td><td><code>{escape(each.text)}</code></td>"
         f"<td>{escape(WORDS.get(each.kind, each.kind))}</td><td>{escape(str(each))}</td>"
-        f"<td>{escape(advice(each))}</td></tr>"
+        f"<td>{escape(advice(each))}{f'<br><b>{escape(fault(each))}</b>' if each.read else ''}</td></tr>"
         for each in found
     )
     head = "<tr><th>line</th><th>value</th><th></th><th>on the whole batch it is</th><th>on ranks</th></tr>"

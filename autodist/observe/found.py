@@ -44,6 +44,8 @@ class Observation:
     """How often it occurred in all runs on whole batches."""
     mixing: Mixing | None = None
     why: str = ""
+    read: str = ""
+    """What reading takes it for, where that is another one: a fault of autodist."""
 
     def __str__(self) -> str:
         if self.join is not None:

@@ -43,6 +43,7 @@ class Measured:
 
     rounds: list[Round] = field(default_factory=list)
     steps: int = 0
+    workdir: Path = Path()
 
 
 def measure(
@@ -117,7 +118,7 @@ def _measured(setting: Setting) -> Measured:
         own = {key: [_share(batch, share) for batch in each] for key, each in samples.items() if key in passes}
         replays.append(replace(replays[0], passes={**samples, **own}))
     held = _held(first, _run(setting, "share", replays[-1], None, {}, None))
-    result = Measured(steps=len(first.steps))
+    result = Measured(steps=len(first.steps), workdir=setting.workdir)
     for shaken in (False, True):
         states = setting.records / f"{'shaken-' * shaken}whole" / "records" / "states"
         seen: list[list[Seen]] = []

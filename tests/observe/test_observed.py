@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ torch = pytest.importorskip("torch")
 from autodist.errors import AutodistError  # noqa: E402
 from autodist.observe.command import advice, as_json, as_page, as_text  # noqa: E402
 from autodist.observe.found import Observation, observations  # noqa: E402
+from autodist.observe.joins import Join  # noqa: E402
 from autodist.observe.measured import Measured, measure  # noqa: E402
+from autodist.observe.read import compared  # noqa: E402
 from autodist.verify.launch import Zygote  # noqa: E402
 
 HEAD = """
@@ -65,6 +68,7 @@ for step, (bx, by) in enumerate(train_loader):
     print("pairs", F.cross_entropy(unit @ unit.t(), torch.arange(len(unit))))
     print("largest", z.max().item())
     print("least", z.min().item())
+    print("deviation", z.std(dim=0).mean())
     print("batch norm", net.norm(bx.mean(1)).pow(3).mean())
     print("root", F.mse_loss(z.sum(1), by.to(z.dtype)).sqrt())
     print("list", torch.cat(outputs).mean())
@@ -113,7 +117,8 @@ LIES = {
     '"pairs"': "nothing joins what the ranks have: mm mixes the samples of the batch",
     '"largest"': "the maximum over the ranks",
     '"least"': "the minimum over the ranks",
-    '"batch norm"': "native_batch_norm mixes the samples of the batch",
+    '"batch norm"': ROWS,
+    '"deviation"': "std mixes the samples of the batch",
     '"root"': "sqrt mixes the samples of the batch",
     '"list"': ROWS,
     '"head"': ROWS,
@@ -147,6 +152,17 @@ def test_what_is_differentiated_compared_and_saved(found: list[Observation]) -> 
         "['z']": "the shares joined along axis 0",
         "['loss']": ROWS,
     }
+
+
+def test_reading_says_the_same(measured: Measured, found: list[Observation]) -> None:
+    script = measured.workdir / "train.py"
+    assert not [each for each in compared(script, measured.workdir, found) if each.read]
+    loss = at(found, '"mean"')
+    wrong = replace(loss, join=Join("sum"))
+    (told,) = compared(script, measured.workdir, [wrong])
+    assert told.read == "mean" and "a fault of autodist" in as_text(script, measured, [told])
+    assert json.loads(as_json(script, measured, [told]))["values"][0]["read"] == "mean"
+    assert compared(script, measured.workdir, [replace(loss, join=None, state="undecided")])[0].read == ""
 
 
 def test_what_is_said(measured: Measured, found: list[Observation]) -> None:

@@ -84,7 +84,9 @@ class ObservingProbe:
         self._rows = self._total = 0
         self._step = -1
         self._states: Any = None if observing.follows else open(observing.whole, "wb")  # noqa: SIM115
-        self._whole = list(pickled(observing.whole)) if observing.follows else []
+        kept = list(pickled(observing.whole)) if observing.follows else []
+        self._whole = [rest for kind, *rest in kept if kind == "step"]
+        self._statistics = [rest for kind, *rest in kept if kind == "statistics"]
         self._moved: set[int] = set()
 
     def install(self) -> None:
@@ -113,6 +115,7 @@ class ObservingProbe:
         torch_module.register_module_forward_pre_hook(self._remember)
         if self._observing.shaken:
             self._shake_new_ones()
+        self._share_statistics()
         torch_optimizer.register_optimizer_step_pre_hook(self._before_step)
         torch_optimizer.register_optimizer_step_post_hook(self._after_step)
 
@@ -163,6 +166,43 @@ class ObservingProbe:
         if next(iter(module._buffers), None) is not None:
             self._modules.setdefault(id(module), module)
 
+    def _share_statistics(self) -> None:
+        """BatchNorm takes those of the whole batch in all runs, as constants: SyncBatchNorm sees to that on ranks."""
+        functional: Any = torch.nn.functional
+        plain = functional.batch_norm
+
+        @functools.wraps(plain)
+        def batch_norm(
+            input: torch.Tensor,
+            running_mean: Any,
+            running_var: Any,
+            weight: Any = None,
+            bias: Any = None,
+            training: bool = False,
+            momentum: float = 0.1,
+            eps: float = 1e-5,
+        ) -> Any:
+            if not training or self._ended or self._step < 0:
+                return plain(input, running_mean, running_var, weight, bias, training, momentum, eps)
+            context = self._context
+            context.probing = True
+            try:
+                with torch.no_grad():
+                    if not self._observing.follows:
+                        axes = [axis for axis in range(input.dim()) if axis != 1]
+                        variance, mean = torch.var_mean(input, axes, correction=0)
+                        pickle.dump(("statistics", mean, variance), self._states)
+                        plain(input, running_mean, running_var, None, None, True, momentum, eps)
+                    elif self._statistics:
+                        mean, variance = self._statistics.pop(0)
+                    else:
+                        return plain(input, running_mean, running_var, weight, bias, True, momentum, eps)
+            finally:
+                context.probing = False
+            return plain(input, mean, variance, weight, bias, False, momentum, eps)
+
+        functional.batch_norm = batch_norm
+
     def _before_step(self, optimizer: Any, *_: Any) -> None:
         """Record the gradients; then leave them for others, or take over those of the whole batch."""
         if self._log is not None and not self._paused:  # what optimizers compute is theirs
@@ -182,7 +222,8 @@ class ObservingProbe:
                     if gradient is not None and not gradient.is_sparse:
                         self._write("gradient", site, f"gradient of parameter {number}", _kept(gradient))
                 if not self._observing.follows:
-                    pickle.dump((gradients, [None if each is None else each.clone() for each in buffers]), self._states)
+                    states = [None if each is None else each.clone() for each in buffers]
+                    pickle.dump(("step", gradients, states), self._states)
                     self._states.flush()
                 elif self._whole:
                     whole, states = self._whole.pop(0)
