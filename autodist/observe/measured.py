@@ -118,7 +118,7 @@ def _measured(setting: Setting) -> Measured:
         own = {key: [_share(batch, share) for batch in each] for key, each in samples.items() if key in passes}
         replays.append(replace(replays[0], passes={**samples, **own}))
     held = _held(first, _run(setting, "share", replays[-1], None, {}, None))
-    result = Measured(steps=len(first.steps), workdir=setting.workdir)
+    result = Measured(steps=min(len(first.steps), (setting.steps or 1) - 1), workdir=setting.workdir)
     for shaken in (False, True):
         states = setting.records / f"{'shaken-' * shaken}whole" / "records" / "states"
         seen: list[list[Seen]] = []
@@ -204,5 +204,5 @@ def _check(setting: Setting, name: str, run: Run) -> None:
             if end is not None
             else (run.errors[0].strip().splitlines() or ["killed"])[-1]
         )
-        of = "" if name == "first" else f" on {name.replace('-', ' ')}"
+        of = " on a share of the batches" if "share" in name else ""
         raise AutodistError(f"fails{of}: {why}", setting.before)

@@ -13,8 +13,8 @@ from autodist.deep import deep
 from autodist.errors import AutodistError
 from autodist.observe.found import Observation
 from autodist.placement.lattice import Partial, Placement, Replicate, Shard
+from autodist.placement.propagate import propagate
 from autodist.project import Project
-from autodist.solve.cuts import as_reported
 from autodist.solve.sources import sources
 from autodist.source import walk
 from autodist.trace import trace
@@ -31,7 +31,8 @@ def compared(script: Path, workdir: Path, found: Sequence[Observation]) -> list[
     program = trace(project, known)
     if not program.operations:
         return list(found)
-    placements = as_reported(program, sources(program, known).plan, known)
+    # as they lie, before losses that relate the samples of a batch are seen to
+    placements = propagate(program, sources(program, known).plan, catalog=known)
     read: dict[tuple[str, str], set[str | None]] = {}
     wanted = {(each.site, each.text) for each in found}
     for source in project.sources:

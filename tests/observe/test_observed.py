@@ -158,6 +158,7 @@ def test_reading_says_the_same(measured: Measured, found: list[Observation]) -> 
     script = measured.workdir / "train.py"
     assert not [each for each in compared(script, measured.workdir, found) if each.read]
     loss = at(found, '"mean"')
+    assert measured.steps == 3
     wrong = replace(loss, join=Join("sum"))
     (told,) = compared(script, measured.workdir, [wrong])
     assert told.read == "mean" and "a fault of autodist" in as_text(script, measured, [told])
