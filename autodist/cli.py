@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -214,8 +215,13 @@ run_options = _options(
         help="Seconds for each run.",
     ),
     click.option("--report", type=click.Path(path_type=Path), help="Write an HTML report."),
+    click.option(
+        "--require-coverage",
+        is_flag=True,
+        help="Exit with 1, as for what is not equal, if a changed line never ran or a changed decision went one way.",
+    ),
 )
-RUN_OPTIONS = ("nproc", "nnodes", "steps", "device", "dtype", "timeout", "report")
+RUN_OPTIONS = ("nproc", "nnodes", "steps", "device", "dtype", "timeout", "report", "require_coverage")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -256,8 +262,8 @@ def convert(
 ) -> None:
     """Convert training scripts (- for standard input) and the local modules that they import.
 
-    With --verify, what follows -- goes to both versions. --nproc, --steps, --device, --dtype, --timeout and --report
-    are for its runs.
+    With --verify, what follows -- goes to both versions. --nproc, --steps, --device, --dtype, --timeout, --report
+    and --require-coverage are for its runs.
     """
     runs = {name: options.pop(name) for name in RUN_OPTIONS}
     named = _located(modules)
@@ -274,7 +280,7 @@ def convert(
         raise click.UsageError("arguments after -- are for the runs of --verify")
     given = [name for name in RUN_OPTIONS if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     if given and not verify:
-        raise click.UsageError(f"--{given[0]} is for the runs of --verify")
+        raise click.UsageError(f"--{given[0].replace('_', '-')} is for the runs of --verify")
     if_training = if_training or len(files) > 1
     candidates = _training(files) if if_training else files
     if not candidates and options["output_format"] == ("text", {}):
@@ -345,6 +351,35 @@ def verify(
     chosen = {"strategy": strategy and Strategy(strategy), "on_preempt": options["preempt"] is not None or None}
     session = Session(Terminal(), "text", chosen, named)
     sys.exit(session.verify(scripts[0], scripts[1] if len(scripts) == 2 else None, args=context.meta[ARGS], **options))
+
+
+@cli.command(cls=ScriptCommand)
+@click.argument("script", metavar="SCRIPT [-- ARGS]", type=click.Path(path_type=Path))
+@click.option("--steps", type=click.IntRange(min=1), default=3, show_default=True, help="Optimizer steps of each run.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    help="Seconds for each run.",
+)
+@click.option("--workdir", type=click.Path(path_type=Path), help="The folder that is copied, where the script starts.")
+@click.option("--report", type=click.Path(path_type=Path), help="Write an HTML report.")
+@_formats("text", "json")
+@click.pass_context
+def observe(context: click.Context, /, script: Path, **options: Any) -> None:
+    """Run a script on whole batches and on shares of them, and say how its values lie over ranks.
+
+    For each value that is printed, compared, saved or differentiated: what joins the shares of three ranks to it, or
+    which operation mixes their samples. Runs copies of its folder, on the CPU; what follows -- goes to the script.
+    """
+    if find_spec("torch") is None:
+        click.echo("error: observing runs the script and needs torch: pip install 'torch-autodist[verify]'", err=True)
+        sys.exit(2)
+    from autodist.observe.command import observe_command
+
+    options["output_format"], options["documents"] = options["output_format"]
+    sys.exit(observe_command(script, context.meta[ARGS], **options))
 
 
 @cli.command(cls=ScriptCommand)

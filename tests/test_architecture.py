@@ -16,6 +16,7 @@ LAYERS = """
     __main__
     cli
     session | evaluate | agents | doctor | setting_up | plan | manifest | lsp
+    observe
     report | output | terminal | verify | proofs
     convert | launch | choice | relocation
     registry | repeats | suppress
@@ -224,7 +225,7 @@ ANALYZE = """
 FOR_RULES = {"rule", "script", "config", "edits", "imports", "values", "spread", "source"}
 """What a rule may import of autodist: what describes a script, and what describes a change."""
 
-IN_THE_USERS_PROCESS = ("bootstrap", "confinement", "nodes", "outside", "trace", "plan", "probes", "sharing")
+IN_THE_USERS_PROCESS = ("bootstrap", "confinement", "marks", "nodes", "outside", "trace", "plan", "probes", "sharing")
 """The modules of ``verify`` that run inside the user's program, where only the standard library and torch are sure."""
 
 
@@ -333,7 +334,7 @@ def test_probes_import_the_standard_library_and_torch_alone(name: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in FILES if name_of(path) not in ("verify", "evaluate") and path.stem != "probe"],
+    [path for path in FILES if name_of(path) not in ("verify", "evaluate", "observe") and path.stem != "probe"],
     ids=lambda path: path.name,
 )
 def test_converting_needs_no_torch(path: Path) -> None:

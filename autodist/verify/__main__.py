@@ -26,6 +26,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--keep", type=Path, help="keep traces, output and scratch copies in this folder")
     result.add_argument("--output-format", choices=("text", "json"), default="text")
     result.add_argument("--report", type=Path, help="write an HTML report")
+    result.add_argument("--require-coverage", action="store_true", help="exit with 1 if something changed never ran")
     return result
 
 
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         keep=options.keep,
         output_format=options.output_format,
         report=options.report,
+        require_coverage=options.require_coverage,
     )
 
 

@@ -47,8 +47,10 @@ from autodist.verify.probes.logs import LogProbe
 from autodist.verify.probes.measuring import MeasuringProbe
 from autodist.verify.probes.moves import MoveProbe
 from autodist.verify.probes.numpy_random import NumpyRandomProbe
+from autodist.verify.probes.observing import Observing, ObservingProbe
 from autodist.verify.probes.precision import PrecisionProbe
 from autodist.verify.probes.python_random import PythonRandomProbe
+from autodist.verify.probes.ran import RanProbe
 from autodist.verify.probes.redirect import RedirectProbe
 from autodist.verify.probes.seeding import SeedingProbe
 from autodist.verify.probes.sets import hash_by_order
@@ -96,6 +98,7 @@ class Bootstrap:
         self._trace = TraceWriter(plan.record("trace"), plan.root, plan.outer)
         self._files: FilesProbe | None = None
         self._training: TrainingProbe | None = None
+        self._ran: RanProbe | ObservingProbe = RanProbe(plan)
         self._outside = outside_of(plan)
         self._stopped = False
         self._leaving = False
@@ -168,6 +171,9 @@ class Bootstrap:
         DataProbe(context).install()
         self._training = TrainingProbe(context, digester, self._stop_after_steps)
         self._training.install()
+        if plan.observing is not None:
+            self._ran = ObservingProbe(context, Observing(*plan.observing), str(plan.record("seen")))
+        self._ran.install()
         BatchNormProbe(context).install()
         MoveProbe(context).install()
         GroupProbe(context).install()
@@ -206,8 +212,7 @@ class Bootstrap:
         if plan.module:
             spec = importlib.util.find_spec(plan.module + ".__main__" * (script.stem == "__main__"))
             main.__dict__.update(__spec__=spec, __package__=spec.parent if spec else None)
-        code = compile(Path(plan.script).read_bytes(), plan.script, "exec", dont_inherit=True)
-        exec(code, main.__dict__)
+        exec(self._ran.compiled(Path(plan.script).read_bytes(), plan.script), main.__dict__)
 
     @staticmethod
     def _exit_code(ending: SystemExit) -> int:
@@ -231,6 +236,8 @@ class Bootstrap:
         logging.shutdown()
         flush_open_files()
         mark_output()
+        if isinstance(self._ran, ObservingProbe):
+            self._ran.end()
         if code == 0 and self._training is not None:
             self._training.end()
             self._trace.emit("exercise", unheard=unheard(self._trace, Path(self._plan.root)))

@@ -44,8 +44,12 @@ def verify_command(
     stream: TextIO | None = None,
     modules: Sequence[str | None] = (None, None),
     preempt: tuple[int, int | None] | None = None,
+    require_coverage: bool = False,
 ) -> int:
-    """Verify, say what came out, and return the exit code: 0 equal, 1 not, 2 bad usage."""
+    """Verify, say what came out, and return the exit code: 0 equal, 1 not, 2 bad usage.
+
+    With ``require_coverage`` it is 1, too, where something that has changed could have run in these runs and did not.
+    """
     stream = stream or sys.stdout
     documents = documents or {}
     progress = progress_for_terminal()
@@ -89,7 +93,8 @@ def verify_command(
         print(f"error: {error.filename}: cannot be written: {error.strerror}", file=sys.stderr)
         return 2
     stream.write(WRITERS[output_format](verdict))
-    return verdict.exit_code
+    covered = verdict.coverage is not None and verdict.coverage.complete
+    return verdict.exit_code or int(require_coverage and not covered)
 
 
 def check_report(path: Path) -> None:
@@ -106,6 +111,9 @@ def as_json(verdict: Verdict) -> str:
     content = asdict(verdict)
     content["outcome"] = verdict.outcome.value
     content["text"] = as_text(verdict)
+    content["coverage"] = None if verdict.coverage is None else verdict.coverage.as_json()
+    for world, told in zip(verdict.worlds, content["worlds"], strict=True):
+        told["coverage"] = None if world.coverage is None else world.coverage.as_json()
     return json.dumps(standard(content), indent=2) + "\n"
 
 
@@ -120,7 +128,8 @@ def standard(value: Any) -> Any:
 
 def as_text(verdict: Verdict) -> str:
     """What a person wants to know, worst first."""
-    return "".join(world_text(world) for world in verdict.worlds)
+    told = verdict.coverage.sentences() if verdict.coverage is not None else []
+    return "".join([*map(world_text, verdict.worlds), *(f"  {sentence}\n" for sentence in told)])
 
 
 def world_text(world: WorldVerdict) -> str:
@@ -171,6 +180,8 @@ def as_markdown(verdict: Verdict) -> str:
         if world.notes:
             lines += ["", "<details><summary>notes</summary>", "", *(f"- {_line(str(each))}" for each in world.notes)]
             lines += ["", "</details>"]
+    if verdict.coverage is not None and (told := verdict.coverage.sentences()):
+        lines += ["", *(f"- {_line(sentence)}" for sentence in told)]
     return "\n".join(lines) + "\n"
 
 

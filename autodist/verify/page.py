@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 
 from autodist.verify.charts import Line, line_chart, sample_chart
+from autodist.verify.coverage import Coverage
 from autodist.verify.verdict import Deviation, Finding, Outcome, Tolerance, Verdict, WorldVerdict
 
 STYLE = """
@@ -33,6 +34,8 @@ svg { width: 100%; height: auto; background: var(--box); }
 .legend { margin: .2rem 0 0; font-size: 13px; color: var(--soft); }
 .legend span { margin-right: 1.2rem; } .legend i { display: inline-block; width: 14px; height: 3px; margin-right: .4rem;
   vertical-align: middle; } .empty { color: var(--soft); font-style: italic; }
+.lines td { border: 0; padding: 0 .8rem 0 0; } .lines td code { white-space: pre-wrap; }
+.lines .missing { background: var(--box); color: var(--bad); } .lines .untried { color: var(--soft); }
 details summary { cursor: pointer; color: var(--soft); }
 """
 COLOURS = {Outcome.EQUAL: "good", Outcome.EQUAL_UNTIL: "bad", Outcome.DIFFERS: "bad", Outcome.NOT_COMPARABLE: "unsure"}
@@ -48,7 +51,7 @@ def write_page(verdict: Verdict, path: Path) -> None:
 def page(verdict: Verdict) -> str:
     """The whole document."""
     before, after = Path(verdict.before).name, Path(verdict.after).name
-    body = "".join(world_section(world) for world in verdict.worlds)
+    body = "".join(world_section(world) for world in verdict.worlds) + coverage_section(verdict.coverage)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -88,6 +91,30 @@ def world_section(world: WorldVerdict) -> str:
         took = ", ".join(f"{escape(name)} {seconds:.1f} s" for name, seconds in world.seconds.items())
         parts.append(f'<p class="soft">{took}</p>')
     return "".join(parts)
+
+
+def coverage_section(coverage: Coverage | None) -> str:
+    """The changed lines of all files, marked where they never ran."""
+    if coverage is None or not coverage.lines:
+        return ""
+    told = "".join(f"<p>{escape(sentence)}</p>" for sentence in coverage.sentences())
+    one_way = {(each.file, each.number): each for each in coverage.decisions[1]}
+    files: dict[str, list[str]] = {}
+    for line in coverage.lines:
+        way = one_way.get((line.file, line.number))
+        state, note = ("", "") if line.ran else ("missing", "never ran") if line.missing else ("untried", "not tried")
+        if line.ran and way is not None:
+            state, note = ("untried", f"{way.never}, not tried") if way.settled else ("missing", way.never)
+        files.setdefault(line.file, []).append(
+            f'<tr class="{state}"><td class="number">{line.number}</td><td><code>{escape(line.text)}</code></td>'
+            f"<td>{note}</td></tr>"
+        )
+    opened = "" if coverage.complete else " open"
+    tables = "".join(
+        f'<details{opened}><summary>{escape(name)}</summary><table class="lines">{"".join(rows)}</table></details>'
+        for name, rows in files.items()
+    )
+    return f"<h2>Changed lines that ran</h2>{told}{tables}"
 
 
 def finding_table(title: str, findings: Sequence[Finding]) -> str:

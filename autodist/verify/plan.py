@@ -77,6 +77,14 @@ class ProcessPlan:
     module: str | None = None
     """The name by which `python -m` starts the script, where it is not started by its path."""
 
+    changed: dict[str, list[int]] = field(default_factory=dict)
+    """The changed lines of the conversion's files, by path, after the number of the first mark in each."""
+    map: str = ""
+    """The file that all ranks share, with a byte for each mark."""
+
+    observing: tuple[str, bool, bool] | None = None
+    """For `observe`: the folder of the gradients of the whole run, whether it follows them, with weights moved."""
+
     @property
     def name(self) -> str:
         """The stem of every file this process leaves in ``records``."""
@@ -100,5 +108,6 @@ class ProcessPlan:
         fields["apart"] = tuple((loader, number) for loader, number in fields["apart"])
         fields["alone"] = None if fields["alone"] is None else tuple(fields["alone"])
         fields["first"] = (fields["first"][0], tuple(map(tuple, fields["first"][1])))
+        fields["observing"] = None if fields["observing"] is None else tuple(fields["observing"])
         fields["private"], fields["node"] = tuple(fields["private"]), tuple(fields["node"])
         return cls(**fields)

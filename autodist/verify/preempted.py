@@ -9,6 +9,7 @@ from pathlib import Path
 
 from autodist.verify.compare import TOLERANCES, StepComparison, compare_steps
 from autodist.verify.conclude import agreement, run_failures
+from autodist.verify.coverage import joined
 from autodist.verify.outputs import compare_files, compare_folders, compare_lines, compare_printed, shares_of_batches
 from autodist.verify.replay import Replay, build_replay, replicated, union
 from autodist.verify.runs import Run, Setting, Steering, run_conversion, run_original
@@ -53,7 +54,12 @@ def preempted(setting: Setting, whole: WorldVerdict, again: Again, folder: Path)
     original = run_original(setting, world, places[2], replay, rest, steering)
     steps, findings, notes = _compared(setting, step, cut, rest, original)
     base = replace(
-        base, notes=tuple(notes), deviations=tuple(steps.deviations), steps=len(steps.deviations), step=steps.first
+        base,
+        notes=tuple(notes),
+        deviations=tuple(steps.deviations),
+        steps=len(steps.deviations),
+        step=steps.first,
+        coverage=joined(cut.coverage, rest.coverage),
     )
     if findings:
         return _differs(base, what, findings)

@@ -17,7 +17,9 @@ from autodist.errors import AutodistError
 from autodist.project import module_of
 from autodist.source import Source
 from autodist.verify.alone import drawn_in_evaluation, goes_by_time, single_draws
+from autodist.verify.changes import changed_files
 from autodist.verify.conclude import conclude, conclude_alone, without_probes
+from autodist.verify.coverage import joined
 from autodist.verify.explain import CAUSES, CONSEQUENCES
 from autodist.verify.launch import Zygote
 from autodist.verify.nodes import Nodes, refusal
@@ -111,6 +113,7 @@ def verify(
         temporary,
     )
     setting.modules = {path: name for path, name in named.items() if name}
+    setting.changes = changed_files(before, after, setting.base, setting.workdir, setting.modules)
     setting.zygote = zygote
     divide(setting, nnodes)
     # where the original is distributed, each of its ranks is compared with one that orders sets as it does
@@ -300,7 +303,7 @@ def compared(setting: Setting, world: int, folder: Path) -> WorldVerdict:
             original = run_original(setting, world, place, replay, conversion, steering)
             if steering.misjudged(original.traces[0]) and not last:
                 continue
-        verdict = conclude(setting, world, conversion, original)
+        verdict, coverage = conclude(setting, world, conversion, original), conversion.coverage
         if verdict.equal or peers or last or not steering.unaligned(original.traces[0]):
             break
     if not peers and any(finding.kind == "original-crash" for finding in verdict.findings):
@@ -311,14 +314,15 @@ def compared(setting: Setting, world: int, folder: Path) -> WorldVerdict:
         if steering.alone or steering.apart or goes_by_time(sources(setting.after, setting.base)):
             place = folder / "alone"
             (place / "records").mkdir(parents=True)
-            verdict = conclude_alone(setting, verdict, original, run_conversion(setting, world, place, steering))
+            own = run_conversion(setting, world, place, steering)
+            verdict, coverage = conclude_alone(setting, verdict, original, own), joined(coverage, own.coverage)
     seconds = {
         "conversion": conversion.result.seconds,
         "original": original.result.seconds,
         "total": time.monotonic() - started,
     }
     notes = [*held_still(held), *(Finding("not-compared", gap) for gap in gaps)]
-    return replace(verdict, seconds=seconds, notes=(*verdict.notes, *notes))
+    return replace(verdict, seconds=seconds, notes=(*verdict.notes, *notes), coverage=coverage)
 
 
 def held_still(draws: Sequence[tuple[str, list[int]]]) -> list[Finding]:

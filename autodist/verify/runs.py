@@ -12,6 +12,8 @@ from typing import Any
 from autodist.errors import AutodistError
 from autodist.notebook import SUFFIX, script_name
 from autodist.source import Source
+from autodist.verify.changes import Changed
+from autodist.verify.coverage import Coverage
 from autodist.verify.launch import (
     HASH_SEED,
     Process,
@@ -71,6 +73,8 @@ class Setting:
     """Those that they run on indeed, if this machine can be divided."""
     undivided: str = ""
     """Why it cannot."""
+    changes: tuple[Changed, ...] = ()
+    """The files of the conversion with what has changed in them."""
     hashes_apart: bool = False
     """Another rank than the first hashes strings, and so orders sets of them, in another way than it does."""
 
@@ -101,6 +105,8 @@ class Run:
     errors: list[str] = field(default_factory=list)
     died_at: list[Position | None] = field(default_factory=list)
     """Where a process stood that was ended by a signal."""
+    coverage: Coverage | None = None
+    """What of the changed code some rank came to."""
 
 
 def in_workdir(setting: Setting, script: Path, root: Path) -> Path:
@@ -143,6 +149,13 @@ def prepare(setting: Setting, script: Path, outer: Path) -> Scratch:
     store.mkdir(parents=True, exist_ok=True)
     scratch.outside = Outside(str(store), str(setting.workdir), str(root), kept, private_places())
     return scratch
+
+
+def place_of(setting: Setting, path: Path, root: Path) -> Path:
+    """Where a file of the conversion lies in a scratch copy."""
+    if path == setting.after or path.is_relative_to(setting.workdir):
+        return in_workdir(setting, path, root)
+    return overlaid(setting, setting.after, root) / path.relative_to(setting.base)
 
 
 def temporary_folder(setting: Setting) -> Path:
@@ -282,6 +295,8 @@ def run_conversion(
     root = scratch.root
     script = in_workdir(setting, setting.after, root)
     port, placement = free_port(), setting.placements[world]
+    ran = folder / "records" / "ran"
+    ran.write_bytes(bytes(sum(len(each.sites) for each in setting.changes)))
     synchronised = any("SyncBatchNorm" in text or "sync_batchnorm" in text for text in sources(script, setting.base))
     plans = [
         ProcessPlan(
@@ -306,6 +321,8 @@ def run_conversion(
             preempt=preempt,
             first=first,
             global_batchnorm=synchronised,
+            changed={str(place_of(setting, each.path, root)): [each.first, *each.lines] for each in setting.changes},
+            map=str(ran),
             env=setting.environment(rank, world, port)
             | ({HASH_SEED: OTHER_HASHES} if setting.hashes_apart and rank == 1 else {}),
             **on_node(setting, scratch, rank, world),
@@ -313,6 +330,8 @@ def run_conversion(
         for rank in range(world)
     ]
     run = run_processes(setting, plans, scratch, f"{setting.after.name} on {world} ranks", setting.steps)
+    files = tuple((place_of(setting, each.path, Path()).as_posix(), each) for each in setting.changes)
+    run.coverage = Coverage(files, ran.read_bytes())
     return without_own_disks(setting, run)
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from autodist.verify.coverage import Coverage, joined
+
 
 class Outcome(str, Enum):
     """From best to worst."""
@@ -104,6 +106,8 @@ class WorldVerdict:
     seconds: dict[str, float] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
     """What reports draw: samples per rank, files per rank."""
+    coverage: Coverage | None = None
+    """What of the changed code its runs went through; None where none came to an end."""
 
     @property
     def equal(self) -> bool:
@@ -148,6 +152,11 @@ class Verdict:
     def notes(self) -> tuple[Finding, ...]:
         """What a reader should know although it speaks not against equality."""
         return tuple(note for world in self.worlds for note in world.notes)
+
+    @property
+    def coverage(self) -> Coverage | None:
+        """What of the changed code the runs went through that were found equal, at any number of ranks."""
+        return joined(*(world.coverage for world in self.worlds if world.equal))
 
     @property
     def cause(self) -> Cause | None:
