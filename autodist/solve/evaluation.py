@@ -1,0 +1,555 @@
+"""Evaluations that are shared out: each rank takes whole batches of its own, and what leaves the loop over them is made
+global behind it.
+
+Whatever is computed of one batch is what one process computes of it, batch statistics, means and extremes among it: it
+lies as what a loop over single samples comes to does. What rounds add up, keep the largest of or put into a list lies
+as after such a loop. The one demand is that all which is read behind the loop is replicated; what else the rounds
+leave, or do beside, is a reason to evaluate everything on every rank.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from autodist import operations
+from autodist.catalog import RANDOM_ROLES, Catalog
+from autodist.placement import Each, Partial, PerRank, Placement, Replicate
+from autodist.placement.placements import Placements
+from autodist.placement.plan import Plan
+from autodist.placement.propagate import propagate
+from autodist.program import BATCH, FIELDS, SAMPLE, VIEWS, Operation, Program, Region, closure, held
+from autodist.solve.steps import all_held, changes_in_place
+from autodist.solve.written import parts_of
+from autodist.source import Source, all_of, shortened, walk
+from autodist.trace.containers import GROWING
+from autodist.trace.things import Heap, Sequence
+from autodist.trace.things import Mapping as Table
+
+EVALUATION = "evaluation"
+LOADED = (BATCH, FIELDS, SAMPLE)
+GRAPH = frozenset("iterate range.index getitem setitem sample list.repeat recursion data.index data.length".split())
+"""Operations of the graph itself, that do nothing beside giving a value."""
+RANDOM = frozenset("random random_like".split())
+BETWEEN = frozenset("collective rank".split())
+PURE_ROLES = frozenset(
+    "module loss loss_function plain_torch no_grad set_grad_enabled clock progress library read exists batch_norm "
+    "pads_to_longest cuda_available device_count sampler dataset parameter applies numpy_shuffle".split()
+)
+"""Roles of what changes nothing beside the value that it gives."""
+PURE = ("math.", "time.", "str.", "operator.", "itertools.", "functools.", "collections.", "copy.", "re.", "builtins.")
+READ = ("numpy.", "scipy.", "sklearn.metrics.", "torchvision.ops.", "torch.", "einops.", "PIL.", "skimage.metrics.")
+"""Libraries whose functions change nothing beside, where somebody reads what they give."""
+DOING = frozenset("print input open exec eval setattr delattr next iter globals vars".split())
+MODES = frozenset("train requires_grad_ load_state_dict apply zero_grad".split())
+CHANGING = GROWING | frozenset("update setdefault pop popleft remove clear add discard sort reverse fill".split())
+ON_HOST = (".item", ".tolist", ".cpu", ".numpy")
+LEAVING = (ast.Break, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a loop leaves to what follows, by the code that names it, and what joins the ranks' values: "sum", "max",
+    "min", the "sums" of a list or dict, or "list"."""
+
+    code: str
+    joined: str
+    tensors: bool = False
+    """Whether it may be a list of tensors."""
+
+
+@dataclass
+class Shared:
+    """A loop over an evaluation, and what is made global behind it; or why it stays as it is."""
+
+    loop: ast.For
+    source: Source
+    over: ast.expr
+    left: list[Left] = field(default_factory=list)
+    reasons: list[tuple[Source, ast.AST, str]] = field(default_factory=list)
+    functions: dict[ast.AST, Source] = field(default_factory=dict)
+    """The functions that its rounds enter."""
+    elsewhere: set[ast.AST] = field(default_factory=set)
+    """Those of them that are entered from elsewhere, too."""
+    drops: bool = False
+    """Whether its rounds come to dropout, which there is none of in evaluation mode."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether nothing speaks against it."""
+        return not self.reasons
+
+    def say(self, node: ast.AST, reason: str, source: Source | None = None) -> None:
+        """Note why it stays as it is."""
+        self.reasons.append((source or self.source, node, reason))
+
+
+def shared_out(shared: Shared, program: Program, catalog: Catalog, base: Placements) -> Shared:
+    """The same loop with what is made global behind it, and what speaks against sharing it out; ``base`` are the
+    placements where nothing is."""
+    _Rounds(shared, program, catalog, base).judge()
+    return shared
+
+
+def whole(program: Program, catalog: Catalog) -> Placements:
+    """How values lie where every rank has all of the data."""
+    return propagate(program, Plan(_replicated), catalog=catalog)
+
+
+def _replicated(operation: Operation) -> Placement:
+    return Replicate()
+
+
+class _Rounds:
+    """The rounds of a loop over an evaluation."""
+
+    def __init__(self, shared: Shared, program: Program, catalog: Catalog, base: Placements) -> None:
+        self._shared, self._program, self._catalog, self._base = shared, program, catalog, base
+        self._loop, self._source = shared.loop, shared.source
+        self._table = operations.load()
+        self._rounds = frozenset(each for each in program.loops if each.node is shared.loop)
+        self._inside = {each for each in program.operations if self._rounds & each.region.loops}
+
+    def judge(self) -> None:
+        """Find what is left behind, and what speaks against."""
+        if not self._rounds:
+            self._shared.say(self._loop, "no call that leads there is seen")
+            return
+        self._leaves_early()
+        self._goes_by_earlier()
+        self._does_beside()
+        self._changes_outside()
+        self._shared.functions = self._code
+        self._shared.elsewhere = {
+            each.function
+            for each in self._program.calls
+            if each.function in self._code and self._rounds.isdisjoint(each.loops)
+        }
+        self._shared.drops = any("dropout" in self._catalog.roles(each.name) for each in self._inside)
+        if self._shared.is_exact:
+            for code, stores in self._stored.items():
+                self._judge_left(code, stores)
+
+    # how values lie
+
+    @cached_property
+    def _kept(self) -> frozenset[Operation]:
+        """What goes on from round to round. A function that goes round in itself, of what it is given anew in each
+        call, as the layers of a model do, is not meant."""
+        cycles = (each for each in self._program.cycles if not each.isdisjoint(self._inside))
+        return frozenset(op for each in cycles if not self._is_in_one_call(each) for op in each if op in self._inside)
+
+    def _is_in_one_call(self, cycle: frozenset[Operation]) -> bool:
+        first, *others = cycle
+        for region in first.region.around():
+            if region in self._rounds:
+                return False
+            if region.function is not None and all(region in each.region.around() for each in others):
+                given = [self._program.at(part) for part in parts_of(region.node)]
+                if all_held(given).isdisjoint(cycle):
+                    return True
+        return False
+
+    @cached_property
+    def _of_batch(self) -> set[Operation]:
+        """What is computed of one batch, and of nothing that an earlier round has left."""
+        owners = self._program.at(self._shared.over).things
+        begun = {each for each in self._program.operations if each.name in LOADED and each.owner in owners}
+        return closure(begun, lambda each: (user for user in self._users(each) if user not in self._going_on))
+
+    def _users(self, operation: Operation) -> Iterator[Operation]:
+        return (each for each in self._program.users[operation] if each in self._inside)
+
+    @cached_property
+    def _placements(self) -> Placements:
+        """How values lie where each rank has rounds of its own."""
+        placed: dict[Operation, Placement] = {each: Each(EVALUATION) for each in self._of_batch}
+        plan = replace(self._base.plan or Plan(_replicated), placed=placed, rounds=self._rounds)
+        found = propagate(self._program, plan, catalog=self._catalog)
+        wrong = {each: self._lying(each) for each in self._kept if not self._adds(each, found)}
+        if not wrong:
+            return found
+        return propagate(self._program, replace(plan, placed={**placed, **wrong}), catalog=self._catalog)
+
+    def _adds(self, operation: Operation, found: Placements) -> bool:
+        """Whether it adds what a round has to what those before had."""
+        known = self._table.find(operation.name)
+        lying = found.of.get(operation, Replicate())
+        adds = (
+            operation.name.rpartition(".")[2] in VIEWS | {"setitem"}
+            or known is not None
+            and known.cls in ("add", "scatter", "same")
+        )
+        return isinstance(lying, PerRank) or adds and isinstance(lying, Partial)
+
+    def _lying(self, operation: Operation) -> Placement:
+        """How what is computed of an earlier round's lies: the largest or smallest so far, or nothing simple."""
+        short = operation.name.rpartition(".")[2]
+        kind = {"maximum": "max", "minimum": "min", "fmax": "max", "fmin": "min"}.get(short, short)
+        if kind in ("max", "min") and len(operation.inputs) == 2 and not operation.keywords:
+            return Partial(kind)  # type: ignore[arg-type]
+        return PerRank(operation.name, "it is computed from what the batches before have left")
+
+    # what speaks against
+
+    def _leaves_early(self) -> None:
+        """Loops that may end before their data do."""
+        if self._loop.orelse:
+            self._shared.say(self._loop, "the loop has an else")
+        for each in walk(self._loop):
+            inner = next((a for a in self._source.ancestors(each) if isinstance(a, (*LOOPS, *FUNCTIONS))), None)
+            if isinstance(each, FUNCTIONS) and not isinstance(each, ast.Lambda):
+                self._shared.say(each, "it defines a function in each round")
+            elif isinstance(each, ast.Break) and inner is self._loop or isinstance(each, LEAVING[1:]):
+                if inner is None or not isinstance(inner, FUNCTIONS) or inner in self._source.ancestors(self._loop):
+                    self._shared.say(each, "the loop may end before its data do")
+
+    def _goes_by_earlier(self) -> None:
+        """What a round does otherwise for those before it: ranks have other ones."""
+        for each in self._inside:
+            if each.name == "range.index" and each.region in self._rounds and self._program.users[each]:
+                self._shared.say(
+                    each.node, "it goes by the number of a batch, and each rank counts its own", each.source
+                )
+        for effect in self._program.of("test"):
+            if effect.operation in self._going_on:
+                code = shortened(ast.unparse(effect.operation.node))
+                self._shared.say(effect.operation.node, f"{code} goes by the batches before", effect.operation.source)
+        for each in walk(self._loop):
+            target = each.target if isinstance(each, ast.AugAssign) else None
+            if isinstance(target, ast.Name) and not self._program.at(target).operations:
+                if any(_spells(n, target.id) and isinstance(n.ctx, ast.Load) for n in all_of(self._loop, ast.Name)):
+                    self._shared.say(each, f"{target.id} goes on from batch to batch, and is read in the loop")
+
+    @cached_property
+    def _going_on(self) -> set[Operation]:
+        """What is computed from what earlier rounds have left."""
+        return closure(self._kept, self._users)
+
+    def _does_beside(self) -> None:
+        """Operations that do something beside giving a value."""
+        for each in sorted(self._inside, key=lambda op: op.number):
+            if (reason := self._wrong(each)) is not None:
+                self._shared.say(each.node, reason, each.source)
+        for effect in self._program.effects:
+            if effect.operation in self._inside and effect.kind not in PURE_ROLES | {"test", "make", "dropout"}:
+                if not effect.kind.startswith(("module.", "progress.", "loader.", "wrapped.")):
+                    code = shortened(ast.unparse(effect.operation.node))
+                    self._shared.say(effect.operation.node, f"{code} stands in the loop", effect.operation.source)
+
+    def _wrong(self, operation: Operation) -> str | None:
+        """Why an operation is not to run in some rounds on one rank, and in others on another."""
+        name, short = operation.name, operation.name.rpartition(".")[2]
+        roles, owner = self._catalog.roles(name), getattr(operation.owner, "roles", frozenset())
+        code = shortened(ast.unparse(operation.node)) if isinstance(operation.node, ast.expr) else name
+        known = self._table.find("torch.Tensor." + short if name.startswith("object.") else name)
+        draws = bool(RANDOM_ROLES & roles) or "dropout" in roles or known is not None and known.cls in RANDOM
+        in_training = "dropout" in roles and (
+            "dropout" in owner or "module" in owner or "training" in operation.keywords
+        )
+        if draws and not in_training:
+            return f"{code} draws anew for each batch"
+        if roles - PURE_ROLES - {"dropout"} or known is not None and known.cls in BETWEEN:
+            return f"{code} stands in the loop"
+        reads = isinstance(operation.node, (ast.Attribute, ast.Name)) and name.startswith("object.")
+        if name in GRAPH or name.startswith("loader.") or reads:
+            return None
+        if "module" in owner or "loss" in owner:
+            changes = name.startswith("torch.nn.Module.") and short in MODES
+            return f"{code} changes the model" if changes else None
+        if "progress" in owner:
+            return f"{code} shows what each rank has of its own" if self._is_given_some(operation) else None
+        if known is not None:
+            return None
+        if name.startswith(PURE) and short not in DOING or name.endswith(".__init__") and name.startswith("torch.nn."):
+            return None
+        if (
+            name.startswith(READ)
+            and not short.endswith("_")
+            and (self._program.users[operation] or not operation.inputs)
+        ):
+            return None
+        return f"it is not known what {code} does beside"
+
+    def _is_given_some(self, operation: Operation) -> bool:
+        return not self._inside.isdisjoint(all_held(operation.operands))
+
+    # what is changed
+
+    @cached_property
+    def _code(self) -> dict[ast.AST, Source]:
+        """The functions that the rounds enter."""
+        found: dict[ast.AST, Source] = {}
+        for each in self._inside:
+            for region in each.region.around():
+                if region in self._rounds:
+                    break
+                if region.function is not None:
+                    found.setdefault(
+                        region.function, each.source if region is each.region else _source_of(region, each)
+                    )
+        return found
+
+    def _changes_outside(self) -> None:
+        """What rounds change that was there before them, other than by what is judged as left behind."""
+        for function, source in self._code.items():
+            if any(all_of(function, ast.Global, ast.Nonlocal)):
+                self._shared.say(function, "a function that the loop calls binds a global name", source)
+            for node, base in _changes(function):
+                if not self._is_own(_owner(node, base)):
+                    self._shared.say(node, f"{shortened(ast.unparse(base))} is changed in each round", source)
+        for node, base in _changes(self._loop):
+            if not self._is_own(_owner(node, base)) and self._begun(ast.unparse(base)) is None:
+                self._shared.say(node, f"{shortened(ast.unparse(base))} holds more than what the loop puts in")
+        for each in self._inside:
+            if changes_in_place(each) and not isinstance(each.node, ast.AugAssign) and each.inputs:
+                base = each.node.func.value if isinstance(getattr(each.node, "func", None), ast.Attribute) else None
+                own = all_held(each.inputs[:1]) <= self._inside - self._kept
+                lexical = base is not None and self._loop in each.source.ancestors(each.node)
+                if not own and not (lexical and base is not None and self._begun(ast.unparse(base)) is not None):
+                    self._shared.say(
+                        each.node, f"{shortened(ast.unparse(each.node))} changes what was there", each.source
+                    )
+
+    def _is_own(self, base: ast.expr) -> bool:
+        """Whether something was made in the round that changes it."""
+        value = self._program.at(base)
+        heaps = [each for each in value.things if isinstance(each, Heap)]
+        if not value.operations and not heaps:
+            return False
+        made = all(not self._rounds.isdisjoint(each.guards) for each in heaps)
+        return made and value.operations <= self._inside and value.operations.isdisjoint(self._kept)
+
+    def _begun(self, code: str) -> ast.expr | None:
+        """What a name is bound to ahead of the loop each time that the loop is come to, if nothing mentions it between
+        the two."""
+        for around in (self._loop, *self._source.ancestors(self._loop)):
+            if around is not self._loop and isinstance(around, (*LOOPS, *FUNCTIONS, ast.Module)):
+                return None
+            if not isinstance(around, ast.stmt):
+                continue
+            block = self._source.block(around)
+            for before in reversed(block[: block.index(around)]):
+                if (found := _bound_by(before, code)) is not None:
+                    return found
+                if any(_spells(each, code) for each in walk(before)):
+                    return None
+        return None
+
+    # what is left
+
+    @cached_property
+    def _stored(self) -> dict[str, list[ast.expr]]:
+        """What the loop itself binds, adds to or puts something into, by code."""
+        found: dict[str, list[ast.expr]] = {}
+        bound_inside = {
+            id(name) for each in walk(self._loop) if isinstance(each, ast.comprehension) for name in walk(each.target)
+        }
+        for each in walk(self._loop):
+            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store) and id(each) not in bound_inside:
+                found.setdefault(each.id, []).append(each)
+        for _, base in _changes(self._loop):
+            if _is_path(base):
+                found.setdefault(ast.unparse(base), []).append(base)
+        for each in walk(self._loop):  # `total.add_(x)`
+            base = each.func.value if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) else None
+            if base is not None and _is_path(base) and any(map(changes_in_place, self._program.at(each).operations)):
+                found.setdefault(ast.unparse(base), []).append(base)
+        return found
+
+    def _read_outside(self, code: str) -> list[ast.expr]:
+        """Where it is read that has been stored in the loop, outside of that."""
+        attribute = "." in code
+        homes = [source.tree for source in _sources(self._program)] if attribute else [self._source.home(self._loop)]
+        within = set(walk(self._loop))
+        name = code.rpartition(".")[2]
+        found: list[ast.expr] = []
+        for home in homes:
+            for each in walk(home):
+                if each in within or not isinstance(getattr(each, "ctx", None), ast.Load):
+                    continue
+                if isinstance(each, ast.Attribute) and attribute and each.attr == name:
+                    found.append(each)
+                elif isinstance(each, ast.Name) and not attribute and each.id == code:
+                    if self._is_same_name(each) and not self._is_bound_anew(each):
+                        found.append(each)
+        return found
+
+    def _is_same_name(self, read: ast.Name) -> bool:
+        """Whether no function between binds the name for itself."""
+        own = self._source.home(self._loop)
+        for around in self._source.ancestors(read):
+            if around is own:
+                break
+            if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                given = any(isinstance(each, ast.arg) and each.arg == read.id for each in walk(around))
+                if given or any(
+                    _spells(each, read.id) and isinstance(each.ctx, ast.Store) for each in all_of(around, ast.Name)
+                ):
+                    return False
+        return True
+
+    def _is_bound_anew(self, read: ast.Name) -> bool:
+        """Whether another loop binds a name in each of its rounds where it is read: `x` of `for x, y in loader`."""
+        for around in self._source.ancestors(read):
+            if around in self._source.ancestors(self._loop):
+                return False
+            if isinstance(around, ast.For) and any(_spells(each, read.id) for each in walk(around.target)):
+                return True
+            if any(_spells(each, read.id) for part in getattr(around, "generators", ()) for each in walk(part.target)):
+                return True
+        return False
+
+    def _judge_left(self, code: str, stores: list[ast.expr]) -> None:
+        reads = [each for each in self._read_outside(code) if self._comes_from_here(each, stores)]
+        if not reads:
+            return
+        begun = self._begun(code)
+        values = [self._program.at(each) for each in reads]
+        apart = {op for value in values for op in value.operations if op in self._inside}
+        things = {each for value in values for each in value.things if self._is_filled(each)}
+        shown = shortened(code)
+        if begun is None:
+            self._shared.say(stores[0], f"{shown} is read behind the loop, and goes on from one to the next")
+            return
+        if things and not apart:
+            self._judge_things(code, stores[0], begun, things)
+            return
+        if things or not apart and not self._counts(code, begun):
+            self._shared.say(stores[0], f"{shown}, which is read behind the loop, is that of the last batch")
+            return
+        lying = self._placements.joint(apart) if apart else Partial("sum")
+        if isinstance(lying, Partial) and not lying.exponent and lying.reduce != "mean":
+            self._shared.left.append(Left(code, lying.reduce))
+            return
+        reason = f": {lying.reason}" if isinstance(lying, PerRank) else ""
+        self._shared.say(stores[0], f"{shown}, which is read behind the loop, cannot be joined{reason}")
+
+    def _comes_from_here(self, read: ast.expr, stores: list[ast.expr]) -> bool:
+        """Whether what is read may be what the loop has left."""
+        value = self._program.at(read)
+        if not value.operations.isdisjoint(self._inside) or any(self._is_filled(each) for each in value.things):
+            return True
+        if value.operations or value.things:
+            return False
+        below = getattr(read, "lineno", 0) > (self._loop.end_lineno or 0)
+        loops = [each for each in self._source.ancestors(self._loop) if isinstance(each, LOOPS)]
+        again = any(each in loops for each in self._source.ancestors(read))
+        return isinstance(read, ast.Name) and (below or again) and bool(value.constants)
+
+    def _is_filled(self, thing: object) -> bool:
+        """Whether rounds put something into a list or a dict that was there before, or it was made in one."""
+        if not isinstance(thing, Heap):
+            return False
+        if not self._rounds.isdisjoint(thing.guards):
+            return True
+        inside = any(op in self._inside for part in thing.contents() for op in held(part))
+        stores = thing.stores.values() if isinstance(thing, Sequence) else ()
+        return inside or any(self._rounds & region.loops for region in stores)
+
+    def _counts(self, code: str, begun: ast.expr) -> bool:
+        """Whether the loop only adds constants to a number that begins with zero: `batches += 1`"""
+        stores = [each for each in walk(self._loop) if _spells(each, code) and isinstance(each.ctx, ast.Store)]  # type: ignore[attr-defined]
+        above = [self._source.parents[each] for each in stores]
+        added = all(isinstance(each, ast.AugAssign) and isinstance(each.op, (ast.Add, ast.Sub)) for each in above)
+        read = any(_spells(each, code) and isinstance(each.ctx, ast.Load) for each in walk(self._loop))  # type: ignore[attr-defined]
+        return added and not read and isinstance(begun, ast.Constant) and begun.value == 0
+
+    def _judge_things(self, code: str, node: ast.expr, begun: ast.expr, things: Iterable[object]) -> None:
+        """What is left in lists and dicts."""
+        shown, found = shortened(code), [*things]
+        inside = {op for thing in found if isinstance(thing, Heap) for part in thing.contents() for op in held(part)}
+        lying = [self._placements.of.get(op, Replicate()) for op in inside]
+        nested = any(part.things for thing in found if isinstance(thing, Heap) for part in thing.contents())
+        if nested or not all(isinstance(each, (Sequence, Table)) for each in found):
+            self._shared.say(node, f"{shown}, which is read behind the loop, holds lists or objects of each rank's own")
+            return
+        empty = isinstance(begun, ast.List) and not begun.elts or ast.unparse(begun) == "list()"
+        lists = all(isinstance(each, Sequence) and each.kind == "list" for each in found)
+        if lists and empty and all(isinstance(each, (Each, Replicate)) for each in lying):
+            grown = {node for each in found if isinstance(each, Sequence) for node in each.stores}
+            if any(node not in set(walk(self._loop)) for node in grown):
+                self._shared.say(node, f"{shown} is given more than what the loop puts in")
+                return
+            self._shared.left.append(Left(code, "list", any(map(_may_be_on_gpu, inside))))
+            return
+        joint = self._placements.joint(op for op in inside if self._placements.of.get(op) != Replicate())
+        keyed = all(isinstance(each, Table) for each in found)
+        if isinstance(joint, Partial) and joint.reduce == "sum" and not joint.exponent and (lists or keyed):
+            if not self._placements_lost(found):
+                self._shared.left.append(Left(code, "table" if keyed else "sums"))
+                return
+        reason = f": {joint.reason}" if isinstance(joint, PerRank) else ""
+        self._shared.say(node, f"{shown}, which is read behind the loop, cannot be joined{reason}")
+
+    def _placements_lost(self, things: Iterable[object]) -> bool:
+        """Whether ranks may have other keys."""
+        return any(isinstance(each, Table) and not each.entries and each.keys.operations for each in things)
+
+
+def _may_be_on_gpu(operation: Operation) -> bool:
+    """Whether it may give a tensor on a GPU, and no number or array."""
+    if operation.name == "iterate":
+        return any(map(_may_be_on_gpu, all_held(operation.inputs[:1])))
+    return operation.is_tensor and not operation.name.endswith(ON_HOST)
+
+
+def _owner(node: ast.AST, base: ast.expr) -> ast.expr:
+    """Whose contents are changed: `meter` of `meter.count = 0`"""
+    return base.value if node is base and isinstance(base, ast.Attribute) else base
+
+
+def _source_of(region: Region, operation: Operation) -> Source:
+    inner = [each for each in operation.region.around() if each.parent is region]
+    return inner[0].source if inner else region.source
+
+
+def _sources(program: Program) -> list[Source]:
+    return list(dict.fromkeys(each.source for each in program.operations))
+
+
+def _changes(root: ast.AST) -> Iterator[tuple[ast.AST, ast.expr]]:
+    """What some code puts something into, or binds an attribute of, and where."""
+    for each in walk(root):
+        if isinstance(each, ast.Attribute) and isinstance(each.ctx, (ast.Store, ast.Del)):
+            yield each, each
+        elif isinstance(each, ast.Subscript) and isinstance(each.ctx, (ast.Store, ast.Del)):
+            base: ast.expr = each.value
+            while isinstance(base, ast.Subscript):
+                base = base.value
+            yield each, base
+        elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in CHANGING:
+            yield each, each.func.value
+
+
+def _bound_by(statement: ast.stmt, code: str) -> ast.expr | None:
+    """What a statement binds a name to."""
+    if isinstance(statement, ast.AnnAssign):
+        return statement.value if _spells(statement.target, code) else None
+    if not isinstance(statement, ast.Assign):
+        return None
+    value = statement.value
+    for target in statement.targets:
+        if _spells(target, code):
+            return value if len(statement.targets) == 1 or isinstance(value, ast.Constant) else None
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            for each, part in zip(target.elts, value.elts, strict=False):
+                if _spells(each, code):
+                    return part
+    return None
+
+
+def _spells(node: ast.AST, code: str) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id == code
+    return isinstance(node, ast.Attribute) and "." in code and ast.unparse(node) == code
+
+
+def _is_path(node: ast.AST) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)

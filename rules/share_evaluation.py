@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autodist.edits import Edit, InsertAfter, WrapExpr
+from autodist.rule import Context, Example, Finding, Fix, rule
+from autodist.script import SharedEvaluation, TrainingScript
+
+from ._collectives import FROM_ALL_RANKS, OVER_RANKS, OWN_SHARE, TENSORS_FROM_ALL_RANKS
+from ._preamble import Planned, argument, defined, dist, imported, member, planned
+
+EXAMPLES = [
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        test_set = TensorDataset(torch.randn(30, 4), torch.randn(30, 1))
+        train_loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        test_loader = DataLoader(test_set, batch_size=8)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in train_loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            total = 0.0
+            with torch.no_grad():
+                for x, y in test_loader:
+                    total += nn.functional.mse_loss(model(x), y).item()
+            print(epoch, total / len(test_loader))
+        """,
+        after=None,
+    ),
+]
+
+CARRIED = ("num_workers", "collate_fn", "pin_memory", "worker_init_fn")
+"""What a loader in the place of another one is told as well, where any is."""
+JOINING = {"sum": "sum_over_ranks", "max": "max_over_ranks", "min": "min_over_ranks", "list": "join_over_ranks"}
+
+
+@rule("AD209")
+def share_evaluation(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Evaluate whole batches of its own on each rank, with `--evaluation shared`.
+
+    By default every rank evaluates all of the data. Asked to, each rank goes through its share of the batches, in the
+    order of the data: every batch holds the samples that it holds in one process, no sample is read twice, and ranks
+    may have different numbers of batches, or none. Behind the loop sums are added up over the ranks, and lists are
+    joined, so that all that follows is as it was. The loop calls the model inside its wrapper, which would have ranks
+    wait for each other. A loop that leaves something else, prints, draws or ends early stays as it is, and a note says
+    by what.
+    """
+    if not script.trains:
+        return
+    for concern in script.concerns:
+        if concern.code == "AD209":
+            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    for each in script.evaluations:
+        share, needed = _share(script, context, each)
+        edits: list[Edit] = [WrapExpr(each.over, f"{share}({{}})")]
+        lines, helpers = _joined(script, context, each)
+        if lines:
+            edits.append(InsertAfter(each.loop, "".join(f"{line}\n" for line in lines)))
+        fix = Fix((*needed, *helpers, *planned(each.source, *edits)))
+        yield Finding(each.source, each.loop, "every rank would evaluate all of the data", fix)
+
+
+def _share(script: TrainingScript, context: Context, evaluation: SharedEvaluation) -> tuple[str, Planned]:
+    """The function that makes a rank's loader, one for all loops of a file."""
+    source = evaluation.source
+    calls = [loader.node for each in script.evaluations if each.source is source for loader in each.loaders]
+    unpacked = any(keyword.arg is None for call in calls for keyword in call.keywords)
+    told = [
+        name for name in CARRIED if unpacked or any(argument(call, name, _place(name)) is not None for call in calls)
+    ]
+    options = "".join(f"\n        {name}=loader.{name}," for name in told)
+    d, imports = dist(context, source)
+    loader, more = member(context, source, "torch.utils.data", "DataLoader")
+    code = OWN_SHARE.replace("{d}", d).replace("{loader}", loader).replace("{options}", options)
+    return "own_share", (*imports, *more, *defined(script, source, code))
+
+
+def _place(name: str) -> int | None:
+    return {"num_workers": 5, "collate_fn": 6, "pin_memory": 7}.get(name)
+
+
+def _joined(script: TrainingScript, context: Context, evaluation: SharedEvaluation) -> tuple[list[str], Planned]:
+    """The lines that make global what a loop has left, and the functions that they call."""
+    source, lines = evaluation.source, list[str]()
+    for joined, function in JOINING.items():
+        names = [each.code for each in evaluation.left if each.joined == joined]
+        lines += [_unpacked(names, function)] if names else []
+    for each in evaluation.left:
+        if each.joined == "sums":
+            lines.append(f"{each.code} = sum_over_ranks(*{each.code})")
+        elif each.joined == "table":
+            lines.append(f"{each.code} = dict(zip({each.code}, sum_over_ranks(*{each.code}.values())))")
+    if not lines:
+        return [], ()
+    d, needed = dist(context, source)
+    code = TENSORS_FROM_ALL_RANKS if script.names_device else FROM_ALL_RANKS
+    torch, more = imported(context, source, "torch") if script.names_device else ("", ())
+    io, also = imported(context, source, "io") if script.names_device else ("", ())
+    code = code.replace("{d}", d).replace("{torch}", torch).replace("{io}", io)
+    functions = [code, *(text for name, text in OVER_RANKS.items() if any(f"{name}(" in line for line in lines))]
+    return lines, (*needed, *more, *also, *(edit for each in functions for edit in defined(script, source, each)))
+
+
+def _unpacked(names: list[str], function: str) -> str:
+    together = ", ".join(names)
+    return f"{together if len(names) > 1 else f'({together},)'} = {function}({together})"
