@@ -114,14 +114,20 @@ def from_all_ranks(values):
 TENSORS_FROM_ALL_RANKS = '''\
 def from_all_ranks(values):
     """What each rank has, in the order of the ranks; what is on their GPUs comes to this rank's."""
-    own, parts = {io}.BytesIO(), [None] * {d}.get_world_size()
-    {torch}.save(values, own)
-    {d}.all_gather_object(parts, own.getvalue())
 
-    def placed(storage, location):
-        return storage.cuda() if location.startswith("cuda") else storage
+    def packed(value):
+        if isinstance(value, (list, tuple)):
+            return [packed(each) for each in value]
+        return (value.cpu(),) if {torch}.is_tensor(value) and value.is_cuda else value
 
-    return [{torch}.load({io}.BytesIO(part), map_location=placed, weights_only=False) for part in parts]
+    def unpacked(value):
+        if isinstance(value, list):
+            return [unpacked(each) for each in value]
+        return value[0].cuda() if isinstance(value, tuple) else value
+
+    parts = [None] * {d}.get_world_size()
+    {d}.all_gather_object(parts, packed(values))
+    return unpacked(parts)
 
 
 '''

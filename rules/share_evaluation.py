@@ -105,10 +105,9 @@ def _joined(script: TrainingScript, context: Context, evaluation: SharedEvaluati
     d, needed = dist(context, source)
     code = TENSORS_FROM_ALL_RANKS if script.names_device else FROM_ALL_RANKS
     torch, more = imported(context, source, "torch") if script.names_device else ("", ())
-    io, also = imported(context, source, "io") if script.names_device else ("", ())
-    code = code.replace("{d}", d).replace("{torch}", torch).replace("{io}", io)
+    code = code.replace("{d}", d).replace("{torch}", torch)
     functions = [code, *(text for name, text in OVER_RANKS.items() if any(f"{name}(" in line for line in lines))]
-    return lines, (*needed, *more, *also, *(edit for each in functions for edit in defined(script, source, each)))
+    return lines, (*needed, *more, *(edit for each in functions for edit in defined(script, source, each)))
 
 
 def _unpacked(names: list[str], function: str) -> str:

@@ -40,7 +40,7 @@ def with_shared_evaluations(
             concerns.append(_stays(source, loop, "it is no loop of its own"))
             continue
         shared = Shared(loop, source, loop_over(loop))
-        for node, reason in _as_it_runs(shared, script, run, trained, strategy):
+        for node, reason in _as_it_runs(shared, script, run, trained, strategy, {each.node for each in loops}):
             shared.say(node, reason)
         if shared.is_exact:
             shared = shared_out(shared, program, run.catalog, base)
@@ -82,7 +82,12 @@ def _loops(run: Interpreter, trained: set[tuple[int, Path_]]) -> list[Event]:
 
 
 def _as_it_runs(
-    shared: Shared, script: TrainingScript, run: Interpreter, trained: set[tuple[int, Path_]], strategy: Strategy
+    shared: Shared,
+    script: TrainingScript,
+    run: Interpreter,
+    trained: set[tuple[int, Path_]],
+    strategy: Strategy,
+    others: set[ast.AST],
 ) -> Iterator[tuple[ast.AST, str]]:
     """What of loaders, models and ranks speaks against sharing a loop out."""
     loop, over = shared.loop, shared.over
@@ -94,6 +99,9 @@ def _as_it_runs(
         yield over, "what the loop goes over is not known to be one loader alone"
     for each in loaders:
         yield from ((over, reason) for reason in _of_loader(each, script, run, trained))
+    around = {each.node for event in run.of("iterate") if event.node is loop for each in event.loops} - {loop}
+    if not around.isdisjoint(others):
+        yield loop, "it stands in a loop over another evaluation, of which ranks have different numbers of rounds"
     events = [event for event in run.events if any(each.node is loop for each in event.loops)]
     for event in events:
         if event.on_one_rank:

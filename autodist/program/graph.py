@@ -147,7 +147,7 @@ class Program:
 
     @cached_property
     def cycles(self) -> list[frozenset[Operation]]:
-        """The groups of operations that are given, by way of each other, what they gave in an earlier round of a loop."""
+        """The groups of operations that are given, by way of each other, what they gave in an earlier round."""
         groups = _strongly_connected(self.operations, self.users)
         return [frozenset(each) for each in groups if len(each) > 1 or each[0] in self.users[each[0]]]
 

@@ -17,14 +17,15 @@ from functools import cached_property
 from autodist import operations
 from autodist.catalog import RANDOM_ROLES, Catalog
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate
+from autodist.placement.arguments import gives_zeros
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
-from autodist.program import BATCH, FIELDS, SAMPLE, VIEWS, Operation, Program, Region, closure, held
-from autodist.solve.steps import all_held, changes_in_place
+from autodist.program import BATCH, FIELDS, SAMPLE, VIEWS, Operation, Program, closure, held
+from autodist.solve.steps import all_held, changes_in_place, given
+from autodist.solve.stores import bound_by, changes, is_path, owner_of, spells
 from autodist.solve.written import parts_of
-from autodist.source import Source, all_of, shortened, walk
-from autodist.trace.containers import GROWING
+from autodist.source import Source, all_of, last_name, shortened, walk
 from autodist.trace.things import Heap, Sequence
 from autodist.trace.things import Mapping as Table
 
@@ -33,6 +34,7 @@ LOADED = (BATCH, FIELDS, SAMPLE)
 GRAPH = frozenset("iterate range.index getitem setitem sample list.repeat recursion data.index data.length".split())
 """Operations of the graph itself, that do nothing beside giving a value."""
 RANDOM = frozenset("random random_like".split())
+FILLING = frozenset("fill fill_like arange container".split())
 BETWEEN = frozenset("collective rank".split())
 PURE_ROLES = frozenset(
     "module loss loss_function plain_torch no_grad set_grad_enabled clock progress library read exists batch_norm "
@@ -44,7 +46,6 @@ READ = ("numpy.", "scipy.", "sklearn.metrics.", "torchvision.ops.", "torch.", "e
 """Libraries whose functions change nothing beside, where somebody reads what they give."""
 DOING = frozenset("print input open exec eval setattr delattr next iter globals vars".split())
 MODES = frozenset("train requires_grad_ load_state_dict apply zero_grad".split())
-CHANGING = GROWING | frozenset("update setdefault pop popleft remove clear add discard sort reverse fill".split())
 ON_HOST = (".item", ".tolist", ".cpu", ".numpy")
 LEAVING = (ast.Break, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -112,7 +113,12 @@ class _Rounds:
         self._loop, self._source = shared.loop, shared.source
         self._table = operations.load()
         self._rounds = frozenset(each for each in program.loops if each.node is shared.loop)
-        self._inside = {each for each in program.operations if self._rounds & each.region.loops}
+        self._loading = {each.node for each in program.at(shared.over).things}
+        self._inside = {
+            each
+            for each in program.operations
+            if self._rounds & each.region.loops or any(region.node in self._loading for region in each.region.around())
+        }
 
     def judge(self) -> None:
         """Find what is left behind, and what speaks against."""
@@ -140,8 +146,13 @@ class _Rounds:
     def _kept(self) -> frozenset[Operation]:
         """What goes on from round to round. A function that goes round in itself, of what it is given anew in each
         call, as the layers of a model do, is not meant."""
-        cycles = (each for each in self._program.cycles if not each.isdisjoint(self._inside))
-        return frozenset(op for each in cycles if not self._is_in_one_call(each) for op in each if op in self._inside)
+        cycles = [each for each in self._program.cycles if not each.isdisjoint(self._inside)]
+        found = {op for each in cycles if not self._is_in_one_call(each) for op in each if op in self._inside}
+        for user in self._inside - found:  # `loss - last`, of `last = loss` in the round before
+            later = {each for each in given(user) & self._inside if each.number >= user.number}
+            if later and not any(user in each and self._is_in_one_call(each) for each in cycles):
+                found.add(user)
+        return frozenset(found)
 
     def _is_in_one_call(self, cycle: frozenset[Operation]) -> bool:
         first, *others = cycle
@@ -210,20 +221,28 @@ class _Rounds:
 
     def _goes_by_earlier(self) -> None:
         """What a round does otherwise for those before it: ranks have other ones."""
-        for each in self._inside:
-            if each.name == "range.index" and each.region in self._rounds and self._program.users[each]:
-                self._shared.say(
-                    each.node, "it goes by the number of a batch, and each rank counts its own", each.source
-                )
+        for name in self._counted_by():
+            within = [
+                each for each in all_of(self._loop, ast.Name) if each.id == name and isinstance(each.ctx, ast.Load)
+            ]
+            for read in [*within, *self._read_outside(name)][:1]:
+                self._shared.say(read, f"{name} is the number of a batch, and each rank counts its own")
         for effect in self._program.of("test"):
             if effect.operation in self._going_on:
                 code = shortened(ast.unparse(effect.operation.node))
                 self._shared.say(effect.operation.node, f"{code} goes by the batches before", effect.operation.source)
-        for each in walk(self._loop):
-            target = each.target if isinstance(each, ast.AugAssign) else None
+        for statement in all_of(self._loop, ast.AugAssign):
+            target = statement.target
             if isinstance(target, ast.Name) and not self._program.at(target).operations:
-                if any(_spells(n, target.id) and isinstance(n.ctx, ast.Load) for n in all_of(self._loop, ast.Name)):
-                    self._shared.say(each, f"{target.id} goes on from batch to batch, and is read in the loop")
+                if any(spells(n, target.id) and isinstance(n.ctx, ast.Load) for n in all_of(self._loop, ast.Name)):
+                    self._shared.say(statement, f"{target.id} goes on from batch to batch, and is read in the loop")
+
+    def _counted_by(self) -> list[str]:
+        """The names that are bound to numbers of batches: `i` of `for i, (x, y) in enumerate(loader)`."""
+        calls = [each for each in all_of(self._loop.iter, ast.Call) if last_name(each.func) == "enumerate"]
+        target = self._loop.target
+        counts = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else target
+        return [each.id for each in all_of(counts, ast.Name)] if calls else []
 
     @cached_property
     def _going_on(self) -> set[Operation]:
@@ -244,7 +263,8 @@ class _Rounds:
     def _wrong(self, operation: Operation) -> str | None:
         """Why an operation is not to run in some rounds on one rank, and in others on another."""
         name, short = operation.name, operation.name.rpartition(".")[2]
-        roles, owner = self._catalog.roles(name), getattr(operation.owner, "roles", frozenset())
+        roles = self._catalog.roles(name)
+        owner: frozenset[str] = getattr(operation.owner, "roles", frozenset())
         code = shortened(ast.unparse(operation.node)) if isinstance(operation.node, ast.expr) else name
         known = self._table.find("torch.Tensor." + short if name.startswith("object.") else name)
         draws = bool(RANDOM_ROLES & roles) or "dropout" in roles or known is not None and known.cls in RANDOM
@@ -285,13 +305,15 @@ class _Rounds:
         """The functions that the rounds enter."""
         found: dict[ast.AST, Source] = {}
         for each in self._inside:
+            inner = each.source
             for region in each.region.around():
                 if region in self._rounds:
                     break
                 if region.function is not None:
-                    found.setdefault(
-                        region.function, each.source if region is each.region else _source_of(region, each)
-                    )
+                    found.setdefault(region.function, inner)
+                    inner = region.source
+                if region.node in self._loading:
+                    break
         return found
 
     def _changes_outside(self) -> None:
@@ -299,21 +321,39 @@ class _Rounds:
         for function, source in self._code.items():
             if any(all_of(function, ast.Global, ast.Nonlocal)):
                 self._shared.say(function, "a function that the loop calls binds a global name", source)
-            for node, base in _changes(function):
-                if not self._is_own(_owner(node, base)):
+            for node, base in changes(function):
+                if not self._is_own(owner_of(node, base)):
                     self._shared.say(node, f"{shortened(ast.unparse(base))} is changed in each round", source)
-        for node, base in _changes(self._loop):
-            if not self._is_own(_owner(node, base)) and self._begun(ast.unparse(base)) is None:
+        for node, base in changes(self._loop):
+            if not self._is_own(owner_of(node, base)) and self._begun(ast.unparse(base)) is None:
                 self._shared.say(node, f"{shortened(ast.unparse(base))} holds more than what the loop puts in")
+        self._reads_what_grows()
         for each in self._inside:
             if changes_in_place(each) and not isinstance(each.node, ast.AugAssign) and each.inputs:
-                base = each.node.func.value if isinstance(getattr(each.node, "func", None), ast.Attribute) else None
-                own = all_held(each.inputs[:1]) <= self._inside - self._kept
-                lexical = base is not None and self._loop in each.source.ancestors(each.node)
-                if not own and not (lexical and base is not None and self._begun(ast.unparse(base)) is not None):
+                func = getattr(each.node, "func", None)
+                place = func.value if isinstance(func, ast.Attribute) else None
+                own = self._are_own(all_held(each.inputs[:1]))
+                lexical = self._loop in each.source.ancestors(each.node)
+                if not own and not (lexical and place is not None and self._begun(ast.unparse(place)) is not None):
                     self._shared.say(
                         each.node, f"{shortened(ast.unparse(each.node))} changes what was there", each.source
                     )
+
+    def _reads_what_grows(self) -> None:
+        """What was there before and is added to: that must be the loop's alone, and not be read between."""
+        grown = {id(base): base for _, base in changes(self._loop)}
+        added = [each.target for each in all_of(self._loop, ast.AugAssign) if is_path(each.target)]
+        for base in (*grown.values(), *added):
+            value, code = self._program.at(base), ast.unparse(base)
+            kept = value.operations or any(isinstance(each, Heap) for each in value.things)
+            if not kept or self._is_own(base):
+                continue
+            if self._begun(code) is None:
+                self._shared.say(base, f"{shortened(code)} holds more than what the loop puts in")
+            for each in walk(self._loop):
+                read = spells(each, code) and isinstance(getattr(each, "ctx", None), ast.Load) and id(each) not in grown
+                if read and any(isinstance(thing, Heap) for thing in value.things):
+                    self._shared.say(each, f"{shortened(code)} is read in the loop that fills it")
 
     def _is_own(self, base: ast.expr) -> bool:
         """Whether something was made in the round that changes it."""
@@ -322,7 +362,13 @@ class _Rounds:
         if not value.operations and not heaps:
             return False
         made = all(not self._rounds.isdisjoint(each.guards) for each in heaps)
-        return made and value.operations <= self._inside and value.operations.isdisjoint(self._kept)
+        return made and self._are_own(value.operations)
+
+    def _are_own(self, made: Iterable[Operation]) -> bool:
+        """Whether nothing outside of a round has the memory of what operations give."""
+        known = {each: self._table.find(each.name) for each in made}
+        filled = {each for each, line in known.items() if line is not None and line.cls in FILLING}
+        return all(each in self._of_batch or each in filled & self._inside - self._kept for each in known)
 
     def _begun(self, code: str) -> ast.expr | None:
         """What a name is bound to ahead of the loop each time that the loop is come to, if nothing mentions it between
@@ -334,11 +380,19 @@ class _Rounds:
                 continue
             block = self._source.block(around)
             for before in reversed(block[: block.index(around)]):
-                if (found := _bound_by(before, code)) is not None:
-                    return found
-                if any(_spells(each, code) for each in walk(before)):
+                if (found := bound_by(before, code)) is not None:
+                    return found if self._is_fresh(found) else None
+                if any(spells(each, code) for each in walk(before)):
                     return None
         return None
+
+    def _is_fresh(self, node: ast.expr) -> bool:
+        """Whether an expression gives a number, or what nothing else holds: `[]`, `torch.zeros(3)`"""
+        value = self._program.at(node)
+        literal = isinstance(node, (ast.Constant, ast.List, ast.ListComp, ast.Dict, ast.DictComp))
+        named = isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
+        alone = literal or not value.operations or not named and all(map(gives_zeros, value.operations))
+        return alone and all(each.node is node for each in value.things if isinstance(each, Heap))
 
     # what is left
 
@@ -352,19 +406,20 @@ class _Rounds:
         for each in walk(self._loop):
             if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store) and id(each) not in bound_inside:
                 found.setdefault(each.id, []).append(each)
-        for _, base in _changes(self._loop):
-            if _is_path(base):
+        for _, base in changes(self._loop):
+            if is_path(base):
                 found.setdefault(ast.unparse(base), []).append(base)
-        for each in walk(self._loop):  # `total.add_(x)`
-            base = each.func.value if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) else None
-            if base is not None and _is_path(base) and any(map(changes_in_place, self._program.at(each).operations)):
-                found.setdefault(ast.unparse(base), []).append(base)
+        for call in all_of(self._loop, ast.Call):  # `total.add_(x)`
+            owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+            if owner is not None and is_path(owner) and any(map(changes_in_place, self._program.at(call).operations)):
+                found.setdefault(ast.unparse(owner), []).append(owner)
         return found
 
     def _read_outside(self, code: str) -> list[ast.expr]:
         """Where it is read that has been stored in the loop, outside of that."""
         attribute = "." in code
-        homes = [source.tree for source in _sources(self._program)] if attribute else [self._source.home(self._loop)]
+        trees = dict.fromkeys(each.source.tree for each in self._program.operations)
+        homes = [*trees] if attribute else [self._source.home(self._loop)]
         within = set(walk(self._loop))
         name = code.rpartition(".")[2]
         found: list[ast.expr] = []
@@ -388,7 +443,7 @@ class _Rounds:
             if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 given = any(isinstance(each, ast.arg) and each.arg == read.id for each in walk(around))
                 if given or any(
-                    _spells(each, read.id) and isinstance(each.ctx, ast.Store) for each in all_of(around, ast.Name)
+                    spells(each, read.id) and isinstance(each.ctx, ast.Store) for each in all_of(around, ast.Name)
                 ):
                     return False
         return True
@@ -398,9 +453,9 @@ class _Rounds:
         for around in self._source.ancestors(read):
             if around in self._source.ancestors(self._loop):
                 return False
-            if isinstance(around, ast.For) and any(_spells(each, read.id) for each in walk(around.target)):
+            if isinstance(around, ast.For) and any(spells(each, read.id) for each in walk(around.target)):
                 return True
-            if any(_spells(each, read.id) for part in getattr(around, "generators", ()) for each in walk(part.target)):
+            if any(spells(each, read.id) for part in getattr(around, "generators", ()) for each in walk(part.target)):
                 return True
         return False
 
@@ -453,10 +508,10 @@ class _Rounds:
 
     def _counts(self, code: str, begun: ast.expr) -> bool:
         """Whether the loop only adds constants to a number that begins with zero: `batches += 1`"""
-        stores = [each for each in walk(self._loop) if _spells(each, code) and isinstance(each.ctx, ast.Store)]  # type: ignore[attr-defined]
+        stores = [each for each in walk(self._loop) if spells(each, code) and isinstance(each.ctx, ast.Store)]  # type: ignore[attr-defined]
         above = [self._source.parents[each] for each in stores]
         added = all(isinstance(each, ast.AugAssign) and isinstance(each.op, (ast.Add, ast.Sub)) for each in above)
-        read = any(_spells(each, code) and isinstance(each.ctx, ast.Load) for each in walk(self._loop))  # type: ignore[attr-defined]
+        read = any(spells(each, code) and isinstance(each.ctx, ast.Load) for each in walk(self._loop))  # type: ignore[attr-defined]
         return added and not read and isinstance(begun, ast.Constant) and begun.value == 0
 
     def _judge_things(self, code: str, node: ast.expr, begun: ast.expr, things: Iterable[object]) -> None:
@@ -496,60 +551,3 @@ def _may_be_on_gpu(operation: Operation) -> bool:
     if operation.name == "iterate":
         return any(map(_may_be_on_gpu, all_held(operation.inputs[:1])))
     return operation.is_tensor and not operation.name.endswith(ON_HOST)
-
-
-def _owner(node: ast.AST, base: ast.expr) -> ast.expr:
-    """Whose contents are changed: `meter` of `meter.count = 0`"""
-    return base.value if node is base and isinstance(base, ast.Attribute) else base
-
-
-def _source_of(region: Region, operation: Operation) -> Source:
-    inner = [each for each in operation.region.around() if each.parent is region]
-    return inner[0].source if inner else region.source
-
-
-def _sources(program: Program) -> list[Source]:
-    return list(dict.fromkeys(each.source for each in program.operations))
-
-
-def _changes(root: ast.AST) -> Iterator[tuple[ast.AST, ast.expr]]:
-    """What some code puts something into, or binds an attribute of, and where."""
-    for each in walk(root):
-        if isinstance(each, ast.Attribute) and isinstance(each.ctx, (ast.Store, ast.Del)):
-            yield each, each
-        elif isinstance(each, ast.Subscript) and isinstance(each.ctx, (ast.Store, ast.Del)):
-            base: ast.expr = each.value
-            while isinstance(base, ast.Subscript):
-                base = base.value
-            yield each, base
-        elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in CHANGING:
-            yield each, each.func.value
-
-
-def _bound_by(statement: ast.stmt, code: str) -> ast.expr | None:
-    """What a statement binds a name to."""
-    if isinstance(statement, ast.AnnAssign):
-        return statement.value if _spells(statement.target, code) else None
-    if not isinstance(statement, ast.Assign):
-        return None
-    value = statement.value
-    for target in statement.targets:
-        if _spells(target, code):
-            return value if len(statement.targets) == 1 or isinstance(value, ast.Constant) else None
-        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-            for each, part in zip(target.elts, value.elts, strict=False):
-                if _spells(each, code):
-                    return part
-    return None
-
-
-def _spells(node: ast.AST, code: str) -> bool:
-    if isinstance(node, ast.Name):
-        return node.id == code
-    return isinstance(node, ast.Attribute) and "." in code and ast.unparse(node) == code
-
-
-def _is_path(node: ast.AST) -> bool:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
