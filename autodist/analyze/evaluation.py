@@ -16,7 +16,7 @@ from autodist.script import Concern, SharedEvaluation, Site, TrainingScript
 from autodist.solve.evaluation import Shared, shared_out, whole
 from autodist.solve.written import loop_over
 from autodist.source import Source, argument, walk
-from autodist.values import NOTHING, Object, Path_, Value, Wrapped, drawn_from
+from autodist.values import NOTHING, External, Function, Object, Path_, Value, Wrapped, drawn_from
 
 PLAIN = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 OWN = {"batch_sampler": 4, "persistent_workers": None}
@@ -95,7 +95,7 @@ def _as_it_runs(
         yield loop, "the forward pass of a sharded model is run by all ranks together, as often on each"
     value = run.values.get(over, NOTHING)
     loaders = list(value.objects("loader"))
-    if not loaders or len(loaders) < len(value.things) or _is_zipped(loop):
+    if not loaders or len(loaders) < len(value.things) or _is_zipped(loop, run):
         yield over, "what the loop goes over is not known to be one loader alone"
     for each in loaders:
         yield from ((over, reason) for reason in _of_loader(each, script, run, trained))
@@ -122,16 +122,16 @@ def _as_it_runs(
             yield decision.node, "ranks may come there at different times"
 
 
-def _is_zipped(loop: ast.For) -> bool:
-    """Whether a loop goes over several things side by side, or over a part of what a loader gives."""
+def _is_zipped(loop: ast.For, run: Interpreter) -> bool:
+    """Whether a loop goes over several things side by side, or over what something else makes of a loader."""
     over: ast.expr = loop.iter
     while isinstance(over, ast.Call):
-        name = over.func.attr if isinstance(over.func, ast.Attribute) else getattr(over.func, "id", "")
-        if name != "enumerate" and "tqdm" not in name and name != "track" and name != "progress_bar":
+        names = [each.name for each in run.values.get(over.func, NOTHING).things if isinstance(each, External)]
+        if not over.args or not names:
             return True
-        over = over.args[0] if over.args else loop.iter
-        if over is loop.iter:
+        if not all(name == "builtins.enumerate" or run.catalog.has(name, "progress") for name in names):
             return True
+        over = over.args[0]
     return False
 
 
@@ -231,6 +231,10 @@ def _wrapped(shared: Shared, run: Interpreter) -> list[Site]:
             if isinstance(called, ast.Attribute) and called.attr in ("forward", "__call__"):
                 called = called.value
             things = run.values.get(called, NOTHING).things if called is not None else ()
+            if isinstance(node, ast.Call) and not any(isinstance(each, Function) for each in things):
+                for given in (*node.args, *(each.value for each in node.keywords)):
+                    if any(isinstance(each, Wrapped) for each in run.values.get(given, NOTHING).things):
+                        shared.say(node, "a library is given the model in its wrapper", source)
             if called is None or not any(isinstance(each, Wrapped) for each in things):
                 continue
             if root in shared.elsewhere:

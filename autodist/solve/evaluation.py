@@ -23,7 +23,7 @@ from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
 from autodist.program import BATCH, FIELDS, SAMPLE, VIEWS, Operation, Program, closure, held
 from autodist.solve.steps import all_held, changes_in_place, given
-from autodist.solve.stores import bound_by, changes, is_path, owner_of, spells
+from autodist.solve.stores import bound_by, changes, is_path, only_adds, owner_of, spells
 from autodist.solve.written import parts_of
 from autodist.source import Source, all_of, last_name, shortened, walk
 from autodist.trace.things import Heap, Sequence
@@ -45,7 +45,14 @@ PURE = ("math.", "time.", "str.", "operator.", "itertools.", "functools.", "coll
 READ = ("numpy.", "scipy.", "sklearn.metrics.", "torchvision.ops.", "torch.", "einops.", "PIL.", "skimage.metrics.")
 """Libraries whose functions change nothing beside, where somebody reads what they give."""
 DOING = frozenset("print input open exec eval setattr delattr next iter globals vars".split())
-MODES = frozenset("train requires_grad_ load_state_dict apply zero_grad".split())
+ASKING = frozenset(
+    "eval forward to cpu cuda parameters named_parameters buffers named_buffers modules named_modules children "
+    "named_children state_dict get_parameter get_buffer get_submodule".split()
+)
+"""Methods of modules that change nothing, once they were called before."""
+HOOKS = ("register_forward_hook", "register_forward_pre_hook", "register_module_forward_hook")
+WRITING = frozenset("at copyto put place putmask fill_diagonal put_along_axis save savez savetxt tofile".split())
+"""Functions of libraries that change what they are given."""
 ON_HOST = (".item", ".tolist", ".cpu", ".numpy")
 LEAVING = (ast.Break, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -125,6 +132,9 @@ class _Rounds:
         if not self._rounds:
             self._shared.say(self._loop, "no call that leads there is seen")
             return
+        for each in self._program.operations:
+            if each.name.rpartition(".")[2] in HOOKS:
+                self._shared.say(each.node, "a hook of the model may keep what it is given", each.source)
         self._leaves_early()
         self._goes_by_earlier()
         self._does_beside()
@@ -279,10 +289,12 @@ class _Rounds:
         if name in GRAPH or name.startswith("loader.") or reads:
             return None
         if "module" in owner or "loss" in owner:
-            changes = name.startswith("torch.nn.Module.") and short in MODES
-            return f"{code} changes the model" if changes else None
+            asks = not name.startswith("torch.nn.Module.") or short in ASKING
+            return None if asks else f"{code} changes the model"
         if "progress" in owner:
             return f"{code} shows what each rank has of its own" if self._is_given_some(operation) else None
+        if "out" in operation.keywords or not name.startswith(("torch.Tensor.", "builtins.")) and short in WRITING:
+            return f"{code} changes what it is given"
         if known is not None:
             return None
         if name.startswith(PURE) and short not in DOING or name.endswith(".__init__") and name.startswith("torch.nn."):
@@ -321,7 +333,8 @@ class _Rounds:
         for function, source in self._code.items():
             if any(all_of(function, ast.Global, ast.Nonlocal)):
                 self._shared.say(function, "a function that the loop calls binds a global name", source)
-            for node, base in changes(function):
+            added = (each.target for each in all_of(function, ast.AugAssign) if isinstance(each.target, ast.Name))
+            for node, base in (*changes(function), *((each, each) for each in added if self._is_kept(each))):
                 if not self._is_own(owner_of(node, base)):
                     self._shared.say(node, f"{shortened(ast.unparse(base))} is changed in each round", source)
         for node, base in changes(self._loop):
@@ -339,14 +352,18 @@ class _Rounds:
                         each.node, f"{shortened(ast.unparse(each.node))} changes what was there", each.source
                     )
 
+    def _is_kept(self, base: ast.expr) -> bool:
+        """Whether an expression may be a tensor, a list or an object, which others may have as well."""
+        value = self._program.at(base)
+        return bool(value.operations) or any(isinstance(each, Heap) for each in value.things)
+
     def _reads_what_grows(self) -> None:
         """What was there before and is added to: that must be the loop's alone, and not be read between."""
         grown = {id(base): base for _, base in changes(self._loop)}
         added = [each.target for each in all_of(self._loop, ast.AugAssign) if is_path(each.target)]
         for base in (*grown.values(), *added):
             value, code = self._program.at(base), ast.unparse(base)
-            kept = value.operations or any(isinstance(each, Heap) for each in value.things)
-            if not kept or self._is_own(base):
+            if not self._is_kept(base) or self._is_own(base):
                 continue
             if self._begun(code) is None:
                 self._shared.say(base, f"{shortened(code)} holds more than what the loop puts in")
@@ -453,10 +470,13 @@ class _Rounds:
         for around in self._source.ancestors(read):
             if around in self._source.ancestors(self._loop):
                 return False
-            if isinstance(around, ast.For) and any(spells(each, read.id) for each in walk(around.target)):
-                return True
-            if any(spells(each, read.id) for part in getattr(around, "generators", ()) for each in walk(part.target)):
-                return True
+            if isinstance(around, ast.For) and read not in walk(around.iter):
+                if any(spells(each, read.id) for each in walk(around.target)):
+                    return True
+            parts = getattr(around, "generators", ())
+            if parts and read not in walk(parts[0].iter):
+                if any(spells(each, read.id) for part in parts for each in walk(part.target)):
+                    return True
         return False
 
     def _judge_left(self, code: str, stores: list[ast.expr]) -> None:
@@ -470,6 +490,9 @@ class _Rounds:
         shown = shortened(code)
         if begun is None:
             self._shared.say(stores[0], f"{shown} is read behind the loop, and goes on from one to the next")
+            return
+        if not only_adds(self._source, self._loop, code):
+            self._shared.say(stores[0], f"{shown}, which is read behind the loop, is not only added to in it")
             return
         if things and not apart:
             self._judge_things(code, stores[0], begun, things)
@@ -525,6 +548,9 @@ class _Rounds:
             return
         empty = isinstance(begun, ast.List) and not begun.elts or ast.unparse(begun) == "list()"
         lists = all(isinstance(each, Sequence) and each.kind == "list" for each in found)
+        if any(isinstance(each, Heap) and not self._rounds.isdisjoint(each.guards) for each in found):
+            self._shared.say(node, f"{shown}, which is read behind the loop, is made anew in each round")
+            return
         if lists and empty and all(isinstance(each, (Each, Replicate)) for each in lying):
             grown = {node for each in found if isinstance(each, Sequence) for node in each.stores}
             if any(node not in set(walk(self._loop)) for node in grown):
@@ -534,8 +560,14 @@ class _Rounds:
             return
         joint = self._placements.joint(op for op in inside if self._placements.of.get(op) != Replicate())
         keyed = all(isinstance(each, Table) for each in found)
-        if isinstance(joint, Partial) and joint.reduce == "sum" and not joint.exponent and (lists or keyed):
-            if not self._placements_lost(found):
+        if (
+            isinstance(joint, Partial)
+            and joint.reduce == "sum"
+            and not joint.exponent
+            and (lists or keyed)
+            and not empty
+        ):
+            if not self._placements_lost(found) and ast.unparse(begun) not in ("{}", "dict()"):
                 self._shared.left.append(Left(code, "table" if keyed else "sums"))
                 return
         reason = f": {joint.reason}" if isinstance(joint, PerRank) else ""

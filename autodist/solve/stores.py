@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.source import walk
+from autodist.source import Source, last_name, walk
 
 CHANGING = frozenset(
     "append appendleft add insert extend extendleft update put push setdefault pop popleft remove clear discard sort "
     "reverse fill".split()
 )
 """Methods that change lists, dicts, sets and arrays."""
+EXTREMES = frozenset("max min maximum minimum fmax fmin".split())
 
 
 def owner_of(node: ast.AST, base: ast.expr) -> ast.expr:
@@ -50,13 +51,45 @@ def bound_by(statement: ast.stmt, code: str) -> ast.expr | None:
     return None
 
 
+def only_adds(source: Source, root: ast.AST, code: str) -> bool:
+    """Whether some code does nothing to a number, tensor, list or dict but add to it: `total += x`, `hits[a] += 1`,
+    `losses.append(x)`, `total = total + x`, `worst = max(worst, x)`."""
+    for node, base in changes(root):
+        if spells(base, code):
+            func = node.func if isinstance(node, ast.Call) else None
+            grows = isinstance(func, ast.Attribute) and func.attr in ("append", "extend")
+            if not grows and not _is_added(node, code, source):
+                return False
+    stored = (each for each in walk(root) if spells(each, code) and not isinstance(each.ctx, ast.Load))  # type: ignore[attr-defined]
+    return all(_is_added(each, code, source) for each in stored)
+
+
+def _is_added(node: ast.AST, code: str, source: Source) -> bool:
+    """Whether what is stored there is added to what was there."""
+    above = source.parents[node]
+    if isinstance(above, ast.AugAssign):
+        return isinstance(above.op, (ast.Add, ast.Sub))
+    if not isinstance(above, ast.Assign) or not spells(node, code):
+        return False
+    match above.value:
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return spells(left, code) or spells(right, code)
+        case ast.BinOp(left=left, op=ast.Sub()):
+            return spells(left, code)
+        case ast.Call(func=func, args=args, keywords=[]):
+            return last_name(func) in EXTREMES and sum(spells(each, code) for each in args) == 1
+    return False
+
+
 def spells(node: ast.AST, code: str) -> bool:
+    """Whether it is a name, or an attribute, as some code writes it."""
     if isinstance(node, ast.Name):
         return node.id == code
     return isinstance(node, ast.Attribute) and "." in code and ast.unparse(node) == code
 
 
 def is_path(node: ast.AST) -> bool:
+    """`total`, `self.total`"""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)
