@@ -167,7 +167,7 @@ def join_over_ranks(*lists):
 
 OWN_SHARE = '''\
 def own_share(loader):
-    """A loader of this rank's share of another one's batches, which stay as they are: the shares follow each other."""
+    """A loader of this rank's share of another one's batches: the same batches, share behind share."""
     rank, ranks = {d}.get_rank(), {d}.get_world_size()
     first, last = (-(-len(loader) * each // ranks) * loader.batch_size for each in (rank, rank + 1))
     return {loader}(

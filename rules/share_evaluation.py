@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from autodist.config import Evaluation
 from autodist.edits import Edit, InsertAfter, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import SharedEvaluation, TrainingScript
@@ -9,17 +10,76 @@ from autodist.script import SharedEvaluation, TrainingScript
 from ._collectives import FROM_ALL_RANKS, OVER_RANKS, OWN_SHARE, TENSORS_FROM_ALL_RANKS
 from ._preamble import Planned, argument, defined, dist, imported, member, planned
 
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+test_set = TensorDataset(torch.randn(30, 4), torch.randn(30, 1))
+train_loader = DataLoader(train_set, batch_size=8, shuffle=True)
+test_loader = DataLoader(test_set, batch_size=8, num_workers=2)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+for epoch in range(2):
+    for x, y in train_loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    total, guesses = 0.0, []
+    with torch.no_grad():
+        for x, y in test_loader:
+            out = model(x)
+            total += nn.functional.mse_loss(out, y).item()
+            guesses += out.flatten().tolist()
+    print(epoch, total / len(test_loader), guesses)
+"""
+
 EXAMPLES = [
     Example(
-        before="""\
+        before=SCRIPT,
+        after='''\
         import torch
+        import torch.distributed as dist
         from torch import nn
         from torch.utils.data import DataLoader, TensorDataset
+
+
+        def own_share(loader):
+            """A loader of this rank's share of another one's batches: the same batches, share behind share."""
+            rank, ranks = dist.get_rank(), dist.get_world_size()
+            first, last = (-(-len(loader) * each // ranks) * loader.batch_size for each in (rank, rank + 1))
+            return DataLoader(
+                loader.dataset,
+                loader.batch_size,
+                sampler=range(len(loader.dataset))[first:last],
+                num_workers=loader.num_workers,
+            )
+
+
+        def from_all_ranks(values):
+            """What each rank has, in the order of the ranks."""
+            parts = [None] * dist.get_world_size()
+            dist.all_gather_object(parts, values)
+            return parts
+
+
+        def sum_over_ranks(*values):
+            """The sums over all ranks of numbers, tensors and arrays."""
+            return [sum(others, first) for first, *others in zip(*from_all_ranks(values))]
+
+
+        def join_over_ranks(*lists):
+            """The lists of all ranks as one, in the order of the data, of which each rank has evaluated its share."""
+            return [[value for own in owns for value in own] for owns in zip(*from_all_ranks(lists))]
+
 
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
         test_set = TensorDataset(torch.randn(30, 4), torch.randn(30, 1))
         train_loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        test_loader = DataLoader(test_set, batch_size=8)
+        test_loader = DataLoader(test_set, batch_size=8, num_workers=2)
         model = nn.Linear(4, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
@@ -29,14 +89,19 @@ EXAMPLES = [
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-            total = 0.0
+            total, guesses = 0.0, []
             with torch.no_grad():
-                for x, y in test_loader:
-                    total += nn.functional.mse_loss(model(x), y).item()
-            print(epoch, total / len(test_loader))
-        """,
-        after=None,
+                for x, y in own_share(test_loader):
+                    out = model(x)
+                    total += nn.functional.mse_loss(out, y).item()
+                    guesses += out.flatten().tolist()
+                (total,) = sum_over_ranks(total)
+                (guesses,) = join_over_ranks(guesses)
+            print(epoch, total / len(test_loader), guesses)
+        ''',
+        options={"evaluation": Evaluation.SHARED},
     ),
+    Example(before=SCRIPT, after=None),
 ]
 
 CARRIED = ("num_workers", "collate_fn", "pin_memory", "worker_init_fn")
