@@ -245,14 +245,15 @@ class Reduction:
 @dataclass(frozen=True)
 class SharedEvaluation:
     """A loop over an evaluation of which each rank runs whole batches of its own: over the loaders that ``over`` may
-    be. What it has ``left`` is made global behind it; at ``unwraps`` it calls a model in its wrapper."""
+    be. What it has ``left`` is made global behind it, or its ``listing``; at ``unwraps`` it calls a wrapped model."""
 
     source: Source
-    loop: ast.For
+    loop: ast.For | ast.comprehension
     over: ast.expr
     left: tuple[Left, ...]
     unwraps: tuple[Site, ...] = ()
     loaders: tuple[Object, ...] = ()
+    listing: ast.ListComp | ast.GeneratorExp | None = None
 
 
 @dataclass(frozen=True)

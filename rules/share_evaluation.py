@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from autodist.config import Evaluation
@@ -129,10 +130,14 @@ def share_evaluation(script: TrainingScript, context: Context) -> Iterator[Findi
         share, needed = _share(script, context, each)
         edits: list[Edit] = [WrapExpr(each.over, f"{share}({{}})")]
         lines, helpers = _joined(script, context, each)
-        if lines:
+        if each.listing is not None:
+            added = isinstance(each.listing, ast.GeneratorExp)
+            whole = each.source.parents[each.listing] if added else each.listing
+            edits.append(WrapExpr(whole, f"{JOINING['sum' if added else 'list']}({{}})[0]"))
+        elif lines:
             edits.append(InsertAfter(each.loop, "".join(f"{line}\n" for line in lines)))
         fix = Fix((*needed, *helpers, *planned(each.source, *edits)))
-        yield Finding(each.source, each.loop, "every rank would evaluate all of the data", fix)
+        yield Finding(each.source, each.listing or each.loop, "every rank would evaluate all of the data", fix)
 
 
 def _share(script: TrainingScript, context: Context, evaluation: SharedEvaluation) -> tuple[str, Planned]:
@@ -165,6 +170,8 @@ def _joined(script: TrainingScript, context: Context, evaluation: SharedEvaluati
             lines.append(f"{each.code} = sum_over_ranks(*{each.code})")
         elif each.joined == "table":
             lines.append(f"{each.code} = dict(zip({each.code}, sum_over_ranks(*{each.code}.values())))")
+    if evaluation.listing is not None:
+        lines.append(f"{JOINING['sum' if isinstance(evaluation.listing, ast.GeneratorExp) else 'list']}(")
     if not lines:
         return [], ()
     d, needed = dist(context, source)

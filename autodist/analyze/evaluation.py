@@ -35,11 +35,13 @@ def with_shared_evaluations(
     found: list[SharedEvaluation] = []
     concerns: list[Concern] = []
     for event in loops:
-        loop, source = event.node, event.source
-        if not isinstance(loop, ast.For):
-            concerns.append(_stays(source, loop, "it is no loop of its own"))
+        source = event.source
+        shared = _of(event)
+        if shared is None:
+            node = event.node if isinstance(event.node, ast.stmt) else source.parents[event.node]
+            concerns.append(_stays(source, node, "it is no plain loop over a loader"))
             continue
-        shared = Shared(loop, source, loop_over(loop))
+        loop = shared.loop
         for node, reason in _as_it_runs(shared, script, run, trained, strategy, {each.node for each in loops}):
             shared.say(node, reason)
         if shared.is_exact:
@@ -49,11 +51,13 @@ def with_shared_evaluations(
             shared.say(node, reason)
         if shared.is_exact:
             loaders = tuple(run.values.get(shared.over, NOTHING).objects("loader"))
-            found.append(SharedEvaluation(source, loop, shared.over, tuple(shared.left), tuple(unwraps), loaders))
+            found.append(
+                SharedEvaluation(source, loop, shared.over, tuple(shared.left), tuple(unwraps), loaders, listing)
+            )
         else:
             where, node, reason = shared.reasons[0]
-            line = f" (line {getattr(node, 'lineno', '?')})" if node is not loop else ""
-            concerns.append(_stays(source, loop, f"{reason}{line if where is source else ''}"))
+            line = f" (line {getattr(node, 'lineno', '?')})" if node not in (loop, shared.root) else ""
+            concerns.append(_stays(source, shared.root, f"{reason}{line if where is source else ''}"))
     bare = {site.node for each in found for site in each.unwraps if not _is_surely_wrapped(site.node, run)}
     taken = {site.node for site in script.unwraps}
     more = dict.fromkeys(site for each in found for site in each.unwraps if site.node not in taken)
@@ -64,6 +68,17 @@ def with_shared_evaluations(
         maybe_wrapped=script.maybe_wrapped | bare,
         concerns=(*script.concerns, *concerns),
     )
+
+
+def _of(event: Event) -> Shared | None:
+    """The loop in which a pass begins, if it is one of a statement, a list, or of numbers that are added up."""
+    loop, source = event.node, event.source
+    if isinstance(loop, ast.For):
+        return Shared(loop, source, loop_over(loop))
+    above = source.parents[loop]
+    if isinstance(loop, ast.comprehension) and isinstance(above, (ast.ListComp, ast.GeneratorExp)):
+        return Shared(loop, source, loop_over(loop), above) if above.generators[0] is loop else None
+    return None
 
 
 def _stays(source: Source, node: ast.AST, reason: str) -> Concern:
@@ -122,7 +137,7 @@ def _as_it_runs(
             yield decision.node, "ranks may come there at different times"
 
 
-def _is_zipped(loop: ast.For, run: Interpreter) -> bool:
+def _is_zipped(loop: ast.For | ast.comprehension, run: Interpreter) -> bool:
     """Whether a loop goes over several things side by side, or over what something else makes of a loader."""
     over: ast.expr = loop.iter
     while isinstance(over, ast.Call):
@@ -209,7 +224,7 @@ def _in_its_functions(shared: Shared, script: TrainingScript, run: Interpreter) 
         *script.first_writes, *script.rewrites, *script.drawn_for_all,
     ]  # fmt: skip
     met = {node for each in sites for node in (getattr(each, "node", None), getattr(each, "hoist", None))}
-    for root in (shared.loop, *shared.functions):
+    for root in (shared.root, *shared.functions):
         for node in walk(root):
             if node in met:
                 yield node, "ranks communicate in each round"
@@ -224,7 +239,7 @@ def _in_its_functions(shared: Shared, script: TrainingScript, run: Interpreter) 
 def _wrapped(shared: Shared, run: Interpreter) -> list[Site]:
     """Where the rounds call a model in its wrapper, which would have ranks wait for each other."""
     found: list[Site] = []
-    places: Iterable[tuple[ast.AST, Source]] = [(shared.loop, shared.source), *shared.functions.items()]
+    places: Iterable[tuple[ast.AST, Source]] = [(shared.root, shared.source), *shared.functions.items()]
     for root, source in places:
         for node in walk(root):
             called = node.func if isinstance(node, ast.Call) else None

@@ -72,11 +72,13 @@ class Left:
 
 @dataclass
 class Shared:
-    """A loop over an evaluation, and what is made global behind it; or why it stays as it is."""
+    """A loop over an evaluation, and what is made global behind it; or why it stays as it is. That of a list, or of the
+    numbers that are added up, `sum(f(x) for x in loader)`, is part of its ``listing``."""
 
-    loop: ast.For
+    loop: ast.For | ast.comprehension
     source: Source
     over: ast.expr
+    listing: ast.ListComp | ast.GeneratorExp | None = None
     left: list[Left] = field(default_factory=list)
     reasons: list[tuple[Source, ast.AST, str]] = field(default_factory=list)
     functions: dict[ast.AST, Source] = field(default_factory=dict)
@@ -85,6 +87,11 @@ class Shared:
     """Those of them that are entered from elsewhere, too."""
     drops: bool = False
     """Whether its rounds come to dropout, which there is none of in evaluation mode."""
+
+    @property
+    def root(self) -> ast.stmt | ast.expr:
+        """All of its code."""
+        return self.listing or self.loop  # type: ignore[return-value]
 
     @property
     def is_exact(self) -> bool:
@@ -117,7 +124,7 @@ class _Rounds:
 
     def __init__(self, shared: Shared, program: Program, catalog: Catalog, base: Placements) -> None:
         self._shared, self._program, self._catalog, self._base = shared, program, catalog, base
-        self._loop, self._source = shared.loop, shared.source
+        self._loop, self._source = shared.root, shared.source
         self._table = operations.load()
         self._rounds = frozenset(each for each in program.loops if each.node is shared.loop)
         self._loading = {each.node for each in program.at(shared.over).things}
@@ -146,7 +153,9 @@ class _Rounds:
             if each.function in self._code and self._rounds.isdisjoint(each.loops)
         }
         self._shared.drops = any("dropout" in self._catalog.roles(each.name) for each in self._inside)
-        if self._shared.is_exact:
+        if self._shared.is_exact and self._shared.listing is not None:
+            self._judge_listing(self._shared.listing)
+        elif self._shared.is_exact:
             for code, stores in self._stored.items():
                 self._judge_left(code, stores)
 
@@ -219,7 +228,7 @@ class _Rounds:
 
     def _leaves_early(self) -> None:
         """Loops that may end before their data do."""
-        if self._loop.orelse:
+        if getattr(self._loop, "orelse", None):
             self._shared.say(self._loop, "the loop has an else")
         for each in walk(self._loop):
             inner = next((a for a in self._source.ancestors(each) if isinstance(a, (*LOOPS, *FUNCTIONS))), None)
@@ -249,8 +258,8 @@ class _Rounds:
 
     def _counted_by(self) -> list[str]:
         """The names that are bound to numbers of batches: `i` of `for i, (x, y) in enumerate(loader)`."""
-        calls = [each for each in all_of(self._loop.iter, ast.Call) if last_name(each.func) == "enumerate"]
-        target = self._loop.target
+        calls = [each for each in all_of(self._shared.loop.iter, ast.Call) if last_name(each.func) == "enumerate"]
+        target = self._shared.loop.target
         counts = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else target
         return [each.id for each in all_of(counts, ast.Name)] if calls else []
 
@@ -506,6 +515,20 @@ class _Rounds:
             return
         reason = f": {lying.reason}" if isinstance(lying, PerRank) else ""
         self._shared.say(stores[0], f"{shown}, which is read behind the loop, cannot be joined{reason}")
+
+    def _judge_listing(self, listing: ast.ListComp | ast.GeneratorExp) -> None:
+        """A list with something of each batch, or numbers that are added up."""
+        value = self._program.at(listing.elt)
+        lying = self._placements.joint(value.operations)
+        if self._stored or any(all_of(listing, ast.NamedExpr)):
+            self._shared.say(listing, "it changes what was there before")
+        elif value.things or not isinstance(lying, (Each, Replicate, type(None))):
+            self._shared.say(listing, "it holds lists or objects of each rank's own")
+        elif isinstance(listing, ast.GeneratorExp):
+            above = self._source.parents.get(listing)
+            plain = isinstance(above, ast.Call) and len(above.args) == 1 and not above.keywords
+            if not plain or getattr(above.func, "id", "") != "sum":  # type: ignore[union-attr]
+                self._shared.say(listing, "what it gives is neither listed nor added up")
 
     def _comes_from_here(self, read: ast.expr, stores: list[ast.expr]) -> bool:
         """Whether what is read may be what the loop has left."""
