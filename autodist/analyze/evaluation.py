@@ -51,9 +51,8 @@ def with_shared_evaluations(
             shared.say(node, reason)
         if shared.is_exact:
             loaders = tuple(run.values.get(shared.over, NOTHING).objects("loader"))
-            found.append(
-                SharedEvaluation(source, loop, shared.over, tuple(shared.left), tuple(unwraps), loaders, listing)
-            )
+            left, listing = tuple(shared.left), shared.listing
+            found.append(SharedEvaluation(source, loop, shared.over, left, tuple(unwraps), loaders, listing))
         else:
             where, node, reason = shared.reasons[0]
             line = f" (line {getattr(node, 'lineno', '?')})" if node not in (loop, shared.root) else ""
