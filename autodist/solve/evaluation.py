@@ -128,7 +128,9 @@ class _Rounds:
         self._table = operations.load()
         self._rounds = frozenset(each for each in program.loops if each.node is shared.loop)
         self._loading = {each.node for each in program.at(shared.over).things}
-        self._inside = {
+        owners = program.at(shared.over).things
+        self._given = {each for each in program.operations if each.name in LOADED and each.owner in owners}
+        self._inside = self._given | {
             each
             for each in program.operations
             if self._rounds & each.region.loops or any(region.node in self._loading for region in each.region.around())
@@ -187,9 +189,7 @@ class _Rounds:
     @cached_property
     def _of_batch(self) -> set[Operation]:
         """What is computed of one batch, and of nothing that an earlier round has left."""
-        owners = self._program.at(self._shared.over).things
-        begun = {each for each in self._program.operations if each.name in LOADED and each.owner in owners}
-        return closure(begun, lambda each: (user for user in self._users(each) if user not in self._going_on))
+        return closure(self._given, lambda each: (user for user in self._users(each) if user not in self._going_on))
 
     def _users(self, operation: Operation) -> Iterator[Operation]:
         return (each for each in self._program.users[operation] if each in self._inside)
@@ -325,7 +325,7 @@ class _Rounds:
     def _code(self) -> dict[ast.AST, Source]:
         """The functions that the rounds enter."""
         found: dict[ast.AST, Source] = {}
-        for each in self._inside:
+        for each in self._inside - self._given:
             inner = each.source
             for region in each.region.around():
                 if region in self._rounds:

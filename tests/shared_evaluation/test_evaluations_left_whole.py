@@ -74,6 +74,80 @@ CASES = {
     "an unknown library looks on": (loop("watch.seen(loss)", before="import watch\n"), "not known"),
 }
 
+STARTS = "total, kept, part = 0.0, [], torch.zeros(3)"
+"""What a loop may fill, besides what it adds up."""
+MORE = {
+    "put in front": (loop("kept.insert(0, loss.item())", "print(kept)"), "not only added to"),
+    "laid in front": (loop("kept = [loss.item()] + kept", "print(kept)"), "kept"),
+    "some taken off": (loop("kept.append(loss.item()); kept.sort()", "print(kept)"), "not only added to"),
+    "read in the loop that fills it": (
+        loop("kept.append(loss.item()); total += kept[0]", "print(kept)"),
+        "read in the loop that fills it",
+    ),
+    "set back at times": (loop("if loss > 1: total = 0.0"), "not only added to"),
+    "a part set back": (loop("part[y[0]] += 1; part[0] = 0", "print(part)"), "not only added to"),
+    "a product": (loop("total *= 0.5"), "not only added to"),
+    "the other way round": (loop("total = loss.item() - total"), "not only added to"),
+    "counted by a function of NumPy": (
+        loop("np.add.at(table, y.numpy(), 1)", "print(table)", "import numpy as np\ntable = np.zeros(3)\n"),
+        "changes what it is given",
+    ),
+    "written by `out`": (loop("torch.add(part, 1, out=part)", "print(part)"), "changes what it is given"),
+    "added to in a function": (
+        loop("add(part, x)", "print(part)", "def add(whole, x):\n    whole += x.sum(0)[:3]\n"),
+        "whole is changed in each round",
+    ),
+    "filled in a function": (
+        loop("keep(kept, loss)", "print(kept)", "def keep(into, loss):\n    into.append(loss.item())\n"),
+        "into is changed in each round",
+    ),
+    "a list in a dict": (loop("lists['a'].append(loss)", "print(lists)", "lists = {'a': []}\n"), "lists"),
+    "by its own keys": (
+        loop("found[str(y[0])] = found.get(str(y[0]), 0) + 1", "print(found)").replace(
+            "total = 0.0", "total, found = 0.0, {}"
+        ),
+        "found",
+    ),
+    "the best batch": (
+        loop("best_x = x if loss < 1 else best_x", "print(best_x)").replace("total = 0.0", "total, best_x = 0.0, 0"),
+        "best_x",
+    ),
+    "read by a loop over it": (loop(after="for x in x[:2]: print(x)"), "x"),
+    "a global that a function binds": (
+        loop("count()", "print(counted)", "counted = 0\ndef count():\n    global counted\n    counted += 1\n"),
+        "global",
+    ),
+    "a hook": (
+        loop(before="seen = []\nmodel[0].register_forward_hook(lambda m, i, o: seen.append(o))\n"),
+        "hook",
+    ),
+    "a library is given the model": (
+        loop("total += torch.func.functional_call(model, {}, (x,)).sum().item()"),
+        "wrapper",
+    ),
+    "adaptive": (loop("optimizer.param_groups[0]['lr'] = loss.item()"), "optimizer.param_groups"),
+    "a meter": (
+        loop(
+            "meter.update(loss.item())",
+            "print(meter.sum)",
+            "class Meter:\n    sum = 0\n    def update(self, x):\n        self.sum += x\n",
+        ).replace("total = 0.0", "total, meter = 0.0, Meter()"),
+        "self.sum is changed in each round",
+    ),
+    "steps of a schedule": (
+        loop("schedule.step()", before="schedule = torch.optim.lr_scheduler.StepLR(optimizer, 5)\n"),
+        "schedule.step()",
+    ),
+}
+
+
+@pytest.mark.parametrize(("evaluate", "reason"), MORE.values(), ids=MORE)
+def test_what_a_loop_changes_otherwise(evaluate: str, reason: str, tmp_path: Path) -> None:
+    text = script(evaluate if "total, " in evaluate else evaluate.replace("total = 0.0", STARTS))
+    after, said = converted_shared(tmp_path, text)
+    assert "own_share" not in after
+    assert len(said) == 1 and reason in said[0]
+
 
 @pytest.mark.parametrize(("evaluate", "reason"), CASES.values(), ids=CASES)
 def test_a_reason_is_given(evaluate: str, reason: str, tmp_path: Path) -> None:
