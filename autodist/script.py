@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from autodist.project import Project
 from autodist.rule import Severity
-from autodist.solve.evaluation import Left
+from autodist.solve.rounds import Left
 from autodist.source import Source, filled_in
 from autodist.spread import Spread
 from autodist.values import Draw, Object, Path_, Value

@@ -13,7 +13,8 @@ from autodist.models import normalises, parts, unwrapped
 from autodist.program import Program
 from autodist.rule import Severity
 from autodist.script import Concern, SharedEvaluation, Site, TrainingScript
-from autodist.solve.evaluation import Shared, shared_out, whole
+from autodist.solve.evaluation import shared_out, whole
+from autodist.solve.rounds import Shared
 from autodist.solve.written import loop_over
 from autodist.source import Source, argument, walk
 from autodist.values import NOTHING, External, Function, Object, Path_, Value, Wrapped, drawn_from
