@@ -184,12 +184,12 @@ PLACEMENT = """
 """
 
 SOLVE = """
-    cuts
-    memories | costs
+    cuts | evaluation
+    memories | costs | rounds
     search
     facts
     sources | demands
-    batches | alone | written
+    batches | alone | written | stores
     sizes | steps
 """
 
@@ -206,7 +206,7 @@ PROJECT = """
 ANALYZE = """
     analysis
     assembling | refusals
-    picked | reductions
+    evaluation | picked | reductions
     beginning | going_apart | handmade | loaders | losses | modules
     batch_sizes | checkpoints | devices | numbering | sets | squeezed
     launched
