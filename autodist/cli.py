@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem, get_completion_class
 
-from autodist.config import AVAILABLE, CHOICES, BatchSize, MixedPrecision, Strategy, memory
+from autodist.config import AVAILABLE, CHOICES, BatchSize, Evaluation, MixedPrecision, Strategy, memory
 from autodist.sniff import may_train
 from autodist.terminal import Terminal
 
@@ -134,6 +134,11 @@ script_options = _options(
     ),
     click.option(
         "--batch-size", type=click.Choice([each.value for each in BatchSize]), help="What the script's means."
+    ),
+    click.option(
+        "--evaluation",
+        type=click.Choice([each.value for each in Evaluation]),
+        help="Each rank evaluates all of the data (whole, the default), or whole batches of its own (shared).",
     ),
     click.option(
         "--mixed-precision", type=click.Choice([each.value for each in MixedPrecision]), help="FSDP: compute in this."
@@ -597,7 +602,7 @@ def _split(options: dict[str, Any]) -> dict[str, Any]:
     terminal = Terminal(*(options.pop(name) for name in ("quiet", "verbose", "no_color")))
     output_format, documents = options.pop("output_format")
     explain = options.pop("explain")
-    enums = {"strategy": Strategy, "batch_size": BatchSize, "mixed_precision": MixedPrecision}
+    enums = {"strategy": Strategy, "batch_size": BatchSize, "mixed_precision": MixedPrecision, "evaluation": Evaluation}
     options = {name: enums[name](value) if value and name in enums else value for name, value in options.items()}
     return {
         "terminal": terminal,

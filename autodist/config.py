@@ -35,6 +35,13 @@ class BatchSize(str, Enum):
     PER_RANK = "per-rank"
 
 
+class Evaluation(str, Enum):
+    """Whether every rank evaluates all of the data, or whole batches of its own."""
+
+    WHOLE = "whole"
+    SHARED = "shared"
+
+
 class MixedPrecision(str, Enum):
     """What sharded models compute in; parameters and gradients stay as the script has them."""
 
@@ -64,6 +71,7 @@ class Config:
 
     strategy: Strategy = Strategy.DDP
     batch_size: BatchSize = BatchSize.GLOBAL
+    evaluation: Evaluation = Evaluation.WHOLE
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     catalog: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -160,6 +168,10 @@ def _option(path: Path, data: bytes, key: str, value: object) -> Any:
             return BatchSize(value)
         case ("batch-size", _):
             expected = '"global" or "per-rank"'
+        case ("evaluation", "whole" | "shared"):
+            return Evaluation(value)
+        case ("evaluation", _):
+            expected = '"whole" or "shared"'
         case ("mixed-precision", "bf16" | "fp16"):
             return MixedPrecision(value)
         case ("mixed-precision", _):

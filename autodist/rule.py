@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from inspect import cleandoc
@@ -85,6 +85,8 @@ class Example:
 
     before: str
     after: str | None
+    options: Mapping[str, object] = field(default_factory=dict)
+    """Those of the conversion, by their names in `Config`."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from autodist.project import Project
 from autodist.rule import Severity
+from autodist.solve.rounds import Left
 from autodist.source import Source, filled_in
 from autodist.spread import Spread
 from autodist.values import Draw, Object, Path_, Value
@@ -239,6 +240,20 @@ class Reduction:
     together: bool = False
     array: bool = False
     number: bool = False
+
+
+@dataclass(frozen=True)
+class SharedEvaluation:
+    """A loop over an evaluation of which each rank runs whole batches of its own: over the loaders that ``over`` may
+    be. What it has ``left`` is made global behind it, or its ``listing``; at ``unwraps`` it calls a wrapped model."""
+
+    source: Source
+    loop: ast.For | ast.comprehension
+    over: ast.expr
+    left: tuple[Left, ...]
+    unwraps: tuple[Site, ...] = ()
+    loaders: tuple[Object, ...] = ()
+    listing: ast.ListComp | ast.GeneratorExp | None = None
 
 
 @dataclass(frozen=True)
@@ -558,6 +573,8 @@ class TrainingScript:
     """Calls that make loaders of which none trains: every rank reads all of their samples."""
     evaluation_samplers: tuple[Site, ...] = ()
     """Calls that make random samplers for them, without a generator of their own."""
+    evaluations: tuple[SharedEvaluation, ...] = ()
+    """Loops over loaders that only evaluate, of which each rank runs its share."""
     order_seeds: Mapping[ast.AST, OrderSeed] = field(default_factory=dict)
     """By the call that makes a loader or a random sampler, the seed of its order."""
     draws: tuple[Draw, ...] = ()

@@ -101,6 +101,84 @@ def reduce_sum(value):
 }
 """The same for scripts that keep such numbers in lists or arrays of NumPy."""
 
+FROM_ALL_RANKS = '''\
+def from_all_ranks(values):
+    """What each rank has, in the order of the ranks."""
+    parts = [None] * {d}.get_world_size()
+    {d}.all_gather_object(parts, values)
+    return parts
+
+
+'''
+
+TENSORS_FROM_ALL_RANKS = '''\
+def from_all_ranks(values):
+    """What each rank has, in the order of the ranks; what is on their GPUs comes to this rank's."""
+
+    def packed(value):
+        if isinstance(value, (list, tuple)):
+            return [packed(each) for each in value]
+        return (value.cpu(),) if {torch}.is_tensor(value) and value.is_cuda else value
+
+    def unpacked(value):
+        if isinstance(value, list):
+            return [unpacked(each) for each in value]
+        return value[0].cuda() if isinstance(value, tuple) else value
+
+    parts = [None] * {d}.get_world_size()
+    {d}.all_gather_object(parts, packed(values))
+    return unpacked(parts)
+
+
+'''
+"""The same where tensors may be on GPUs, of which each rank has its own."""
+
+OVER_RANKS = {
+    "sum_over_ranks": '''\
+def sum_over_ranks(*values):
+    """The sums over all ranks of numbers, tensors and arrays."""
+    return [sum(others, first) for first, *others in zip(*from_all_ranks(values))]
+
+
+''',
+    "max_over_ranks": '''\
+def max_over_ranks(*values):
+    """The largest of what the ranks have."""
+    return [max(each) for each in zip(*from_all_ranks(values))]
+
+
+''',
+    "min_over_ranks": '''\
+def min_over_ranks(*values):
+    """The smallest of what the ranks have."""
+    return [min(each) for each in zip(*from_all_ranks(values))]
+
+
+''',
+    "join_over_ranks": '''\
+def join_over_ranks(*lists):
+    """The lists of all ranks as one, in the order of the data, of which each rank has evaluated its share."""
+    return [[value for own in owns for value in own] for owns in zip(*from_all_ranks(lists))]
+
+
+''',
+}
+"""What makes global what an evaluation has left, of which each rank has run whole batches: some ranks maybe none."""
+
+OWN_SHARE = '''\
+def own_share(loader):
+    """A loader of this rank's share of another one's batches: the same batches, share behind share."""
+    rank, ranks = {d}.get_rank(), {d}.get_world_size()
+    first, last = (-(-len(loader) * each // ranks) * loader.batch_size for each in (rank, rank + 1))
+    return {loader}(
+        loader.dataset,
+        loader.batch_size,
+        sampler=range(len(loader.dataset))[first:last],{options}
+    )
+
+
+'''
+
 WEIGH = '''\
 def weigh_by_count(loss, count):
     """Scale a mean over ``count`` elements so that its average over ranks is the mean over the elements of all."""

@@ -186,12 +186,12 @@ PLACEMENT = """
 """
 
 SOLVE = """
-    cuts | losses
-    memories | costs
+    cuts | losses | evaluation
+    memories | costs | rounds
     search
     facts
     sources | demands
-    batches | alone | written
+    batches | alone | written | stores
     sizes | steps
 """
 
@@ -214,7 +214,7 @@ PROJECT = """
 ANALYZE = """
     analysis
     assembling | refusals
-    picked | reductions
+    evaluation | picked | reductions
     beginning | going_apart | handmade | loaders | losses | modules
     batch_sizes | checkpoints | devices | numbering | sets | squeezed
     launched

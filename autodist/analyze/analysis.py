@@ -10,6 +10,7 @@ from functools import partial
 from autodist import catalog, optimizers, randomness
 from autodist.analyze.assembling import assembled
 from autodist.analyze.batch_sizes import batch_size_sites, is_ahead, reckoned_by, shard_sites
+from autodist.analyze.evaluation import with_shared_evaluations
 from autodist.analyze.handmade import (
     along_sequence,
     batch_draws,
@@ -26,7 +27,7 @@ from autodist.analyze.picked import steps_on_parts
 from autodist.analyze.reductions import losses, reduced, terms
 from autodist.analyze.refusals import in_batch_negatives, refusals_of, unfinished, unshared_output
 from autodist.borrowed import borrowed, imported_names
-from autodist.config import Config, Strategy
+from autodist.config import Config, Evaluation, Strategy
 from autodist.fsdp import meta, sharding, shards, weights
 from autodist.interpreter import Event, Interpreter, Plan, Runs, Unfinished
 from autodist.losses import batchwise, by_turn, pairing, scaling, untaken, weighing, wholes
@@ -278,4 +279,7 @@ def _modelled(
         folders = tuple(shards.folder_concerns(run, script.shards))
         script = replace(script, concerns=(*script.concerns, *folders))
     uses = borrowed(project, facts.equivalents)
-    return without_sums(replace(script, borrowed=uses, borrowed_names=imported_names(project))), run
+    script = without_sums(replace(script, borrowed=uses, borrowed_names=imported_names(project)))
+    if config.evaluation is Evaluation.SHARED and not by_hand:
+        script = with_shared_evaluations(script, run, again.program, trained, config.strategy)
+    return script, run

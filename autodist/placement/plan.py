@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from autodist.placement.lattice import Placement
-from autodist.program import Operation, Value
+from autodist.program import Operation, Region, Value
 
 Sharded: TypeAlias = Callable[[Operation], Placement]
 """How what a loader gives lies over the ranks."""
@@ -28,6 +28,8 @@ class Plan:
     """Results that are shared out where they are used, by the operations that use them: a tensor with all the data."""
     counts: Callable[[Operation, Sequence[Value]], int | None] = _nowhere
     """Which of the sizes that an operation is given is the whole batch's number of samples, if one is."""
+    rounds: frozenset[Region] = frozenset()
+    """Loops of which each rank has rounds of its own, as those over the batches of an evaluation."""
 
 
 def changed(one: Plan, other: Plan) -> set[Operation]:

@@ -153,6 +153,8 @@ class Reading:
         return any(each.kind == "loop" and self._is_over_samples(each) for each in operation.region.around())
 
     def _is_over_samples(self, loop: Region) -> bool:
+        if loop in self._plan.rounds:
+            return True
         over = self._operand(loop.subject)
         if not isinstance(over, Shard):
             return isinstance(over, Each)

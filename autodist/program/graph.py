@@ -146,13 +146,15 @@ class Program:
         return [each for each in self.effects if each.kind in kinds]
 
     @cached_property
+    def cycles(self) -> list[frozenset[Operation]]:
+        """The groups of operations that are given, by way of each other, what they gave in an earlier round."""
+        groups = _strongly_connected(self.operations, self.users)
+        return [frozenset(each) for each in groups if len(each) > 1 or each[0] in self.users[each[0]]]
+
+    @cached_property
     def cyclic(self) -> frozenset[Operation]:
         """The operations that are given, by way of others, what they have given in an earlier round of a loop."""
-        found: set[Operation] = set()
-        for group in _strongly_connected(self.operations, self.users):
-            if len(group) > 1 or group[0] in self.users[group[0]]:
-                found.update(group)
-        return frozenset(found)
+        return frozenset(each for group in self.cycles for each in group)
 
     @cached_property
     def loops(self) -> frozenset[Region]:

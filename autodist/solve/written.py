@@ -29,7 +29,7 @@ def loops_at(node: ast.AST) -> list[ast.For | ast.comprehension]:
     return list(getattr(node, "generators", []))
 
 
-def loop_over(loop: ast.For) -> ast.expr:
+def loop_over(loop: ast.For | ast.comprehension) -> ast.expr:
     """What a loop goes over: `loader` of `for i, batch in enumerate(tqdm(loader))`."""
     over = loop.iter
     while isinstance(over, ast.Call) and over.args:

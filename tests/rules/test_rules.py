@@ -29,7 +29,7 @@ def test_example(rule: Rule, example: Example, tmp_path: Path) -> None:
     before = dedent(example.before)
     (tmp_path / "train.py").write_text(before)
     strategy = next(each for each in AVAILABLE if each in rule.strategies)
-    result = convert(Project.load(tmp_path / "train.py"), Config(strategy, select=(rule.code,)))
+    result = convert(Project.load(tmp_path / "train.py"), Config(strategy, select=(rule.code,), **example.options))  # type: ignore[arg-type]
     assert result.entry.after == (before if example.after is None else dedent(example.after))
     assert bool(result.diagnostics) == (example.after is not None)
 

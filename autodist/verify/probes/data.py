@@ -284,6 +284,10 @@ class DataProbe:
         context = self._context
         context.probing = True
         try:
+            if (number := self._parted(loader)) is not None:
+                self._numbers[id(loader)] = number
+                self._kept.append(loader)
+                return
             name = type(innermost_dataset(loader.dataset)).__qualname__
             number = self._remade(loader)
             if number is None:
@@ -317,6 +321,24 @@ class DataProbe:
             return None
         numbers = [self._numbers[id(each)] for each in self._kept if each.dataset is loader.dataset]
         return next((number for number in numbers if number not in self._passes), None)
+
+    def _parted(self, loader: Any) -> int | None:
+        """The number of the loader whose batches a rank takes some of by another one, as an evaluation that is shared
+        out does: in its place, and from one batch up to another."""
+        order, size = getattr(loader, "sampler", None), loader.batch_size
+        if (
+            not self._context.distributed
+            or type(order) is not range
+            or order.step != 1
+            or not size
+            or order.start % size
+        ):
+            return None
+        for each in reversed(self._kept):
+            ordered = isinstance(getattr(each, "sampler", None), torch_data.SequentialSampler)
+            if ordered and each.dataset is loader.dataset and each.batch_size == size:
+                return self._numbers[id(each)]
+        return None
 
     def _match(self, dataset: str) -> int:
         """The number that the corresponding loader of the conversion has; loaders are matched in order of creation."""
