@@ -610,6 +610,10 @@ class TrainingScript:
     weighed: tuple[Weighed, ...] = ()
     joined: tuple[Reduction, ...] = ()
     """Sums and means over the batch that a loss is computed from, gradients and all."""
+    pieces: tuple[Site, ...] = ()
+    """Backward passes of pieces of a batch of which it is told how large they are, and not how many."""
+    untold: tuple[Site, ...] = ()
+    """Backward passes of which it cannot be told whether their loss is a mean or a sum over samples."""
     terms: tuple[Reduction, ...] = ()
     """Sums over a rank's samples that losses add to means."""
     gathered: tuple[Reduction, ...] = ()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, Severity, rule
 from autodist.script import TrainingScript
 
 from ._examples import PLAIN
@@ -46,6 +46,16 @@ EXAMPLES = [
     Example(before=CHOSEN.replace("y[y > 0])", 'y[y > 0], reduction="sum")'), after=None),
 ]
 
+IN_PIECES = (
+    "each piece of so many samples of a batch has a loss of its own: that is right where a rank's share of the batch "
+    "is a multiple of so many, and its last piece counts for too much elsewhere; take as many pieces on any number "
+    "of ranks, `x.chunk(n)`"
+)
+UNTOLD = (
+    "cannot tell whether this loss is a mean or a sum over the samples of the batch: averaged over ranks, the "
+    "gradients of a mean are those of the batch, and those of a sum one N-th of them; `autodist verify` tells which"
+)
+
 
 @rule("AD602")
 def check_loss_is_mean(script: TrainingScript, context: Context) -> Iterator[Finding]:
@@ -57,6 +67,9 @@ def check_loss_is_mean(script: TrainingScript, context: Context) -> Iterator[Fin
     batch statistics over data that every rank passes in full through a model in training mode, and that of a recurrent
     layer that takes the samples of a batch for the steps of a sequence.
     """
+    for sites, message in ((script.pieces, IN_PIECES), (script.untold, UNTOLD)):
+        for site in sites[:1]:
+            yield Finding(site.source, site.node, message, severity=Severity.WARNING)
     for concern in script.concerns:
         if concern.code == "AD602":
             yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)

@@ -53,6 +53,7 @@ from autodist.analyze.losses import (
     normalised_twice,
     pieces,
     sums,
+    untold,
 )
 from autodist.analyze.modules import (
     compiled_statistics,
@@ -161,7 +162,6 @@ def assembled(
     concerns += never_joined(run)
     concerns += followed_in_part(run)
     concerns += loss_concerns(run)
-    concerns += pieces(run, losses) if losses is not None else ()
     concerns += cut_into_pieces(run)
     concerns += sampler_concerns(run)
     in_training = previews.passes_in_training(run)
@@ -267,6 +267,8 @@ def assembled(
         averaged=tuple(averaged),
         stepped_by_hand=tuple(averaging.stepped_by_hand(run)[0]) if not is_distributed(run) else (),
         sums=tuple(sums(run, losses)) if losses is not None else (),
+        pieces=tuple(pieces(run, losses)) if losses is not None else (),
+        untold=tuple(untold(run, losses)) if losses is not None else (),
         amplified=read_amplified,
         own_gradients=own_gradients,
         previews=tuple(previewed),

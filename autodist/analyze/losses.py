@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from typing import TypeGuard
@@ -21,7 +21,7 @@ from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site, TrainingScript, Weighed
 from autodist.solve.losses import Losses
 from autodist.source import Source, argument, last_name, shortened
-from autodist.spread import COUNT, LOCAL, MEAN, ROWS, Spread
+from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
 from autodist.tensors import mixing
 from autodist.tensors.picking import picks, takes_first
 from autodist.values import NOTHING, Amplified, Draw, External, Object
@@ -370,22 +370,28 @@ def _weighted(source: Source, node: ast.AST, option: str) -> Concern:
 
 def sums(run: Interpreter, losses: Losses) -> Iterator[Site]:
     """Losses that are sums over samples: averaging gradients over ranks divides them by the number of ranks."""
-    sources = {event.node: event.source for event in run.of("backward")}
-    for node in losses.sums():
-        if isinstance(node, ast.Call) and node in sources:
-            yield Site(sources[node], _scaled(node))
+    for site in _sites(losses.sums(), run):
+        if isinstance(site.node, ast.Call):
+            yield replace(site, node=_scaled(site.node))
 
 
-def pieces(run: Interpreter, losses: Losses) -> Iterator[Concern]:
+def pieces(run: Interpreter, losses: Losses) -> Iterator[Site]:
     """Means over pieces of a batch of which it is told how large they are, and not how many."""
+    yield from _sites(losses.in_pieces(), run)
+
+
+def untold(run: Interpreter, losses: Losses) -> Iterator[Site]:
+    """Losses that the values of a run call sums, and its graph does not, or the other way round."""
+    summed = {*losses.sums()}
+    events = {event.node: event for event in run.of("backward")}.values()
+    yield from (
+        Site(each.source, each.node) for each in events if (each.value.spread in (SUM, COUNT)) != (each.node in summed)
+    )
+
+
+def _sites(nodes: Iterable[ast.AST], run: Interpreter) -> Iterator[Site]:
     sources = {event.node: event.source for event in run.of("backward")}
-    for node in [each for each in losses.in_pieces() if each in sources][:1]:
-        message = (
-            "each piece of so many samples of a batch has a loss of its own: that is right where a rank's share of the "
-            "batch is a multiple of so many, and its last piece counts for too much elsewhere; take as many pieces on "
-            "any number of ranks, `x.chunk(n)`"
-        )
-        yield Concern("AD602", sources[node], node, message, Severity.WARNING)
+    yield from (Site(sources[node], node) for node in nodes if node in sources)
 
 
 def _scaled(node: ast.Call) -> ast.expr:

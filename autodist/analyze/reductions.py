@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from autodist import regions
@@ -25,7 +25,7 @@ from autodist.solve.demands import Demand
 from autodist.solve.facts import is_number_of_samples, is_sum, is_weighted
 from autodist.solve.losses import Losses
 from autodist.solve.search import Cut
-from autodist.solve.sources import Sources, sources
+from autodist.solve.sources import NUMBERS, Sources, sources
 from autodist.solve.written import assigned, parts_of
 from autodist.source import all_of, shortened, walk
 from autodist.spread import Spread
@@ -162,6 +162,18 @@ def _taken_in_turn(program: Program, run: Interpreter, plan: Plan) -> Iterator[a
         yield from (each for each in reads if each.id in names)
 
 
+def _dealt_out(given: Sources, plan: Plan) -> Mapping[Operation, Mapping[Operation, Placement]]:
+    """Where a rank takes its rows of the whole data: what asks how many they are is told of all, `len(x)`."""
+    dealt = {*(plan.wholes or ()), *plan.columns, *plan.counts}
+
+    def is_of_share(user: Operation) -> bool:
+        calls = (each.node for each in user.region.around() if each.function is not None)  # which are given a share
+        read = (part for node in (user.node, *calls) for part in ast.walk(node))
+        return user.name not in NUMBERS or not dealt or not dealt.isdisjoint(read)
+
+    return {user: held for user, held in given.taken.items() if is_of_share(user)}
+
+
 def _lying(program: Program, run: Interpreter, plan: Plan) -> Lying:
     """What placements are propagated from under a plan: some expressions are global already, losses are weighed."""
     given = _given(program, run) if not plan.turns else Sources()
@@ -170,7 +182,7 @@ def _lying(program: Program, run: Interpreter, plan: Plan) -> Lying:
         op: Partial("mean", ROWS) for node in (*plan.weighed, *plan.terms) for op in program.at(node).operations
     }
     divided = {op: Shard(given.axis) for site in amplified(run)[0] for op in program.at(site.node).operations}
-    lying = replace(given.plan, placed={**given.plan.placed, **weighed, **divided})
+    lying = replace(given.plan, placed={**given.plan.placed, **weighed, **divided}, taken=_dealt_out(given, plan))
     source, region = program.operations[0].source, program.operations[0].region
     demand = Demand("state", program.operations[0])
 
@@ -178,11 +190,17 @@ def _lying(program: Program, run: Interpreter, plan: Plan) -> Lying:
         return [Cut(source, each, Shard(0), demand, region) for each in nodes]
 
     told = [each for each in plan.batches if not any(isinstance(one, Object) for one in program.at(each).things)]
+    rounds = {op: Shard(given.axis) for op in program.operations if op.name == "iterate" and op.node in told}
+    told = [
+        each for each in told if all(op.node is not each for op in rounds)
+    ]  # `for rows in np.array_split(order, 6)`
+    if rounds:
+        lying = replace(lying, placed={**lying.placed, **rounds})
     if told:  # of which a rank takes its rows where the step is given them, and not where they are made
         shard = Shard(given.axis)
         tuples = [each for each in told if not program.at(each).operations]  # `x, y = next(batches)`
         handed = {op: shard for each in tuples for op in held(program.at(each)) if op.is_tensor}
-        lying = made_global(at(told), program, replace(lying, placed={**weighed, **divided, **handed}), shard)
+        lying = made_global(at(told), program, replace(lying, placed={**weighed, **divided, **rounds, **handed}), shard)
     lying = made_global(at(_taken_in_turn(program, run, plan)), program, lying, Each("rows"))
     return made_global(at(nodes), program, lying)
 

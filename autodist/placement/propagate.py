@@ -162,7 +162,9 @@ class _Propagation(Opaque):
             )
         if operation.name == "torch.Tensor.grad":
             found, sizes = self._gradient(operation, self._losses_of(operation.inputs[0]), operation.inputs[0])
-            trained = isinstance(self._operand(operation.inputs[0]), Replicate) and isinstance(found, Partial)
+            trained = isinstance(self._operand(operation.inputs[0]), Replicate) and isinstance(
+                found, (Partial, PerRank)
+            )
             return (Replicate() if trained else found), sizes  # which is averaged over the ranks
         if operation.name == "sample":
             return self._joined(operation), self._row(operation)

@@ -12,15 +12,15 @@ from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Sha
 from autodist.placement.call import ROWS
 from autodist.placement.lattice import PIECES
 from autodist.placement.opaque import NOT_KNOWN
-from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
-from autodist.program import Operation, Program, closure, held, joined
+from autodist.program import SAMPLE, Operation, Program, Region, closure, held, joined
 from autodist.solve.steps import Steps, given
 from autodist.source import Source
 
 ROUNDS = 6
 """`recognition + divergence + penalty` adds one after the other."""
+BEHIND = "it is of the samples that a loop elsewhere has taken one by one"
 MEAN, SUM, SAME = Partial("mean", ROWS), Partial("sum"), Replicate()
 
 
@@ -38,11 +38,11 @@ class Term:
 class Losses:
     """The losses of a program under a plan. What is not known to relate samples is taken to compute each apart."""
 
-    def __init__(self, program: Program, plan: Plan, catalog: Catalog, before: Placements | None = None) -> None:
+    def __init__(self, program: Program, plan: Plan, catalog: Catalog) -> None:
         self._program, self._catalog, self._steps = program, catalog, Steps(program)
         self.backward = self._steps.backward
         self.plan, self.assumed = plan, set[Operation]()
-        self.placements = propagate(program, plan, catalog=catalog, before=before)
+        self.placements = propagate(program, plan, catalog=catalog)
         for _ in range(ROUNDS):
             unknown = [each for each in self._above(self._lost()) if self._is_unknown(each)]
             if not unknown:
@@ -55,10 +55,30 @@ class Losses:
         self.placements = propagate(self._program, self.plan, catalog=self._catalog, before=self.placements)
 
     def of(self, node: ast.AST) -> list[Placement]:
-        """How the losses of a backward pass lie."""
+        """How the losses of a backward pass lie: of one sample after the other only in the loop that goes over them."""
         found = (each for each in self.backward if each.node is node)
-        lying = [self.placements.joint(held(joined(each.inputs[:1]))) for each in found]
-        return [each for each in lying if each is not None]
+        lying = [(each, self.placements.joint(held(joined(each.inputs[:1])))) for each in found]
+        return [
+            PerRank("backward", BEHIND) if isinstance(lies, Each) and not self._goes_round_with(each) else lies
+            for each, lies in lying
+            if lies is not None
+        ]
+
+    def _goes_round_with(self, backward: Operation) -> bool:
+        """Whether a backward pass is run in each round of the loops that take the samples which its loss is of."""
+        of, loops = self.placements.of, backward.region.loops
+        ends = held(joined(backward.inputs[:1]))
+        above = closure(ends, lambda op: (each for each in given(op) if isinstance(of.get(each), Each)))
+        taken = [op for op in above if not any(isinstance(of.get(each), Each) for each in given(op) - {op})]
+        listed = {op for loop in loops for op in held(loop.subject)}  # `for image, boxes in zip(*batch)`
+        within, elsewhere = _heads(loops), _heads(self._program.loops - loops)
+
+        def is_taken_there(op: Operation) -> bool:
+            if op.name == SAMPLE or op.node in elsewhere:
+                return op in listed or op.node in within
+            return op.region.loops <= loops or op.node in within
+
+        return all(is_taken_there(op) for op in taken if isinstance(of.get(op), Each))
 
     def _lost(self) -> set[Operation]:
         """The losses that are different on each rank."""
@@ -126,3 +146,8 @@ class Losses:
             told_apart = all(each.region.without_gradients for each in rest)
             if summed and alike and told_apart and learnt.issuperset(summed):
                 yield Term(operation.source, part, bool(rest))
+
+
+def _heads(loops: Iterable[Region]) -> set[ast.AST]:
+    """What loops are written to go over."""
+    return {part for loop in loops if isinstance(loop.node, ast.For) for part in ast.walk(loop.node.iter)}

@@ -198,12 +198,9 @@ class Objects(Calls):
             more = one.attributes["some"].value if "some" in one.attributes else EMPTY
             more |= one.keywords.get(REST, EMPTY)
             if layers is None:  # lists of them, or each for itself: `nn.Sequential(*layers, nn.Linear(4, 1))`
-                lists = (any(isinstance(t, Object) for t in each.things) for each in one.inputs)
-                given = (
-                    each if alone else self.element(each, node, frame)
-                    for each, alone in zip(one.inputs, lists, strict=True)
-                )
-                return joined(given) | more
+                alone = [any(isinstance(t, Object) for t in each.things) for each in one.inputs]
+                given = zip(one.inputs, alone, strict=True)
+                return more | joined(each if is_one else self.element(each, node, frame) for each, is_one in given)
             return joined(layers) | more
         if isinstance(one, Method) and isinstance(one.owner, Object) and isinstance(one.function, str):
             return self.element(self._held(one.owner, one.function, node, frame), node, frame)  # `list(vgg.features)`

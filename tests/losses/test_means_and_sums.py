@@ -1,0 +1,73 @@
+"""Losses that are sums and means over batches however these are made: the conversion trains as the script does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted, differences
+
+from autodist.verify.launch import Zygote
+
+SCRIPT = """\
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+np.random.seed(0)
+x_all, y_all = torch.randn(48, 6), torch.randint(0, 3, (48,))
+net = nn.Linear(6, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+{steps}
+"""
+LOADER = "loader = DataLoader(TensorDataset(x_all, y_all), batch_size=16, shuffle=True)\n"
+STEP = """\
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+"""
+WHOLE = "loss = F.cross_entropy(net(x_all), y_all, reduction='sum')"
+
+
+@pytest.mark.parametrize(
+    ("steps", "multiplied"),
+    [
+        (f"for step in range(3):\n    {WHOLE} / len(x_all)\n{STEP}", True),  # of all samples, which each rank knows
+        (f"for step in range(3):\n    {WHOLE}\n    loss /= len(y_all)\n{STEP}", True),
+        (f"for step in range(3):\n    loss = F.cross_entropy(net(x_all), y_all)\n{STEP}", False),
+        (  # a function takes a rank's rows of them, and knows how many all are
+            "def objective(x, y):\n    return F.cross_entropy(net(x), y, reduction='sum') / len(x)\n\n\n"
+            f"for step in range(3):\n    loss = objective(x_all, y_all)\n{STEP}",
+            True,
+        ),
+        (
+            "for rows in np.array_split(np.random.permutation(48), 6):\n"
+            f"    loss = F.cross_entropy(net(x_all[rows]), y_all[rows])\n{STEP}",
+            False,
+        ),
+        (
+            "for rows in torch.randperm(48).split(8):\n"
+            f"    loss = F.cross_entropy(net(x_all[rows]), y_all[rows], reduction='sum')\n{STEP}",
+            True,
+        ),
+        (
+            f"{LOADER}for x, y in loader:\n    optimizer.zero_grad()\n    for i in range(0, len(x), 4):\n"
+            "        (F.cross_entropy(net(x[i : i + 4]), y[i : i + 4]) / 4).backward()\n    optimizer.step()\n",
+            True,
+        ),
+        (
+            f"{LOADER}for x, y in loader:\n    optimizer.zero_grad()\n    for row, label in zip(x, y):\n"
+            "        (F.cross_entropy(net(row), label) / 16).backward()\n    optimizer.step()\n",
+            True,
+        ),
+    ],
+)
+def test_trains_alike(tmp_path: Path, zygote: Zygote, steps: str, multiplied: bool) -> None:
+    text = SCRIPT.format(steps=steps)
+    assert ("AD603" in converted(tmp_path, text)[1]) is multiplied
+    if "zip(x, y)" not in steps:  # a rank has other numbers of backward passes than one process, which verify counts
+        assert differences(tmp_path, zygote, text) is None
