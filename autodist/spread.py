@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from enum import Enum
 
+from autodist.placement import Partial, Placement, Replicate, Shard
+from autodist.solve.facts import is_number_of_samples, is_sum, is_weighted
+
 
 class Spread(Enum):
     """What the ranks' values have to do with the global one."""
@@ -116,3 +119,21 @@ def divide(a: Spread, b: Spread) -> Spread:
     if (a, b) == (COUNT, COUNT):
         return SAME
     return combine([a, b]) if a is not SAME or b not in (COUNT, MEAN, SUM) else LOCAL
+
+
+def spread_of(placement: Placement) -> Spread:
+    """What ranks' values have to do with the global one, in the words of the rules."""
+    match placement:
+        case Shard():
+            return Spread.ROWS
+        case Partial(reduce="mean"):
+            return Spread.FEWER if is_weighted(placement) else Spread.MEAN
+        case Partial(reduce="max"):
+            return Spread.MOST
+        case Partial(reduce="min"):
+            return Spread.LEAST
+        case Replicate():
+            return Spread.COUNT
+    if is_sum(placement):
+        return Spread.COUNT if is_number_of_samples(placement) else Spread.SUM
+    return Spread.LOCAL

@@ -129,12 +129,11 @@ RANDOMNESS = """
 
 LOSSES = """
     by_turn
-    batchwise | pairing
+    pairing
     folding
     wholes
     one_by_one | row_numbers
-    rounds | weighing | scaling | joining | refilled | unbatched | own_gradients | untaken
-    rows_joined
+    rounds | scaling | joining | refilled | unbatched | own_gradients | untaken
 """
 
 FSDP = """
@@ -186,6 +185,8 @@ PLACEMENT = """
 """
 
 SOLVE = """
+    gradients
+    weights
     cuts | losses | evaluation
     memories | costs | rounds
     search

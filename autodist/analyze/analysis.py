@@ -30,13 +30,13 @@ from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Evaluation, Strategy
 from autodist.fsdp import meta, sharding, shards, weights
 from autodist.interpreter import Event, Interpreter, Plan, Runs, Unfinished
-from autodist.losses import batchwise, by_turn, pairing, scaling, untaken, weighing, wholes
+from autodist.losses import by_turn, pairing, scaling, untaken, wholes
 from autodist.models import leaves, moved_too_late, placed_when_wrapped, trained_models, wrap_plan
 from autodist.naming import rank_zero_statements
 from autodist.origins import roots
 from autodist.project import Project
 from autodist.rule import Severity
-from autodist.script import Concern, Reduction, TrainingScript
+from autodist.script import Concern, Reduction, TrainingScript, Weighed
 from autodist.source import Source, shortened
 from autodist.spread import CROSS
 from autodist.tensors import mixing, picking
@@ -158,10 +158,10 @@ def _computed_from(event: Event, run: Interpreter) -> set[ast.AST]:
 
 def _is_settled(event: Event, run: Interpreter) -> bool:
     """Whether a loss becomes that of one process when gradients are averaged."""
-    return batchwise.is_settled(event, run) and not picking.takes_first(event.value)
+    return pairing.is_settled(event, run) and not picking.takes_first(event.value)
 
 
-def _nodes(reductions: Iterable[Reduction]) -> frozenset[ast.expr]:
+def _nodes(reductions: Iterable[Reduction | Weighed]) -> frozenset[ast.expr]:
     return frozenset(each.node for each in reductions)
 
 
@@ -238,7 +238,6 @@ def _modelled(
     while pairs and (kept := plan.divided & pairing.wanted_whole(again(plan))):
         batch_sizes = [site for site in batch_sizes if site.node not in kept]
         plan = replace(plan, divided=plan.divided - kept)
-    even = [] if is_distributed(second) else list(weighing.weighed(second, rank_zero_statements(second)))
     held = shards.guarded_parameters(second, models, rank_zero_statements(second)) if fsdp else []
     counted = () if is_distributed(second) else scaling.counts(second)
     reckoned = [] if is_distributed(second) else reckoned_by(second)
@@ -247,8 +246,9 @@ def _modelled(
 
     second, before, _ = reduced(again, plan, second, training=True)
     plan = replace(plan, reduced=plan.reduced | {each.node for each in before})
-    plan, third, even, joined = whole_losses(again, plan, even, is_distributed(second))
-    run, reductions, leftover = reduced(again, plan, third)
+    even, joined = ([], ()) if by_hand else whole_losses(second, again.program, losses(again.program, second, plan))
+    plan = replace(plan, weighed=_nodes(even), joined=_nodes(joined))
+    run, reductions, leftover = reduced(again, plan, again(plan))
     reductions = [*before, *reductions]
     made_global = {place.node for place in reductions}
     even = [each for each in even if not (isinstance(each.node, ast.BinOp) and each.node.right in made_global)]

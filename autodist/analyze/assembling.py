@@ -161,7 +161,7 @@ def assembled(
     ]
     concerns += never_joined(run)
     concerns += followed_in_part(run)
-    concerns += loss_concerns(run)
+    concerns += loss_concerns(run, losses)
     concerns += cut_into_pieces(run)
     concerns += sampler_concerns(run)
     in_training = previews.passes_in_training(run)

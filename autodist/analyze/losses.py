@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from typing import TypeGuard
@@ -12,16 +12,20 @@ from autodist import collation
 from autodist.analyze.launched import is_distributed
 from autodist.borrowed import departed
 from autodist.collation import Rows
-from autodist.interpreter import Event, Interpreter, Plan
-from autodist.losses import batchwise, pairing, row_numbers, scaling, weighing
+from autodist.interpreter import Event, Interpreter
+from autodist.losses import pairing, row_numbers, scaling
 from autodist.losses.own_gradients import OwnGradient, is_of, own_gradients
 from autodist.naming import rank_zero_statements
 from autodist.origins import learnt_from, upstream
+from autodist.program import Program
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site, TrainingScript, Weighed
+from autodist.solve import gradients
+from autodist.solve.alone import Alone
+from autodist.solve.gradients import Gradients
 from autodist.solve.losses import Losses
 from autodist.source import Source, argument, last_name, shortened
-from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
+from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread, spread_of
 from autodist.tensors import mixing
 from autodist.tensors.picking import picks, takes_first
 from autodist.values import NOTHING, Amplified, Draw, External, Object
@@ -38,40 +42,23 @@ ENDS = frozenset(
 """Kinds of events by which a value has an effect."""
 
 
-def whole_losses(
-    run: Callable[[Plan], Interpreter], plan: Plan, even: list[Weighed], distributed: bool
-) -> tuple[Plan, Interpreter, list[Weighed], tuple[Reduction, ...]]:
+def whole_losses(run: Interpreter, program: Program, losses: Losses) -> tuple[list[Weighed], tuple[Reduction, ...]]:
     """What makes losses those of the whole batch that no mean over the ranks is: means that are weighed, sums and
-    means that are joined. Nothing is weighed in vain."""
-    tried = {each.node for each in even}
-
-    def counted(plan: Plan) -> Interpreter:
-        return _counted(run(plan), run, plan)
-
-    while True:
-        plan = replace(plan, weighed=frozenset(each.node for each in even), joined=frozenset())
-        current = run(plan)
-        guards = rank_zero_statements(current)
-        joined = () if distributed else batchwise.joined(_counted(current, run, plan), counted, plan, guards)
-        if joined:
-            plan = replace(plan, joined=frozenset(each.node for each in joined))
-            current = run(plan)
-            guards = rank_zero_statements(current)
-        more = [] if distributed else [w for w in weighing.weighed(current, guards) if w.node not in tried]
-        if more:  # by weights that have become those of all ranks
-            tried |= {each.node for each in more}
-            even = [*even, *more]
-            continue
-        settled = weighing.settles(_counted(current, run, plan)) if even else frozenset()
-        if all(each.node in settled for each in even):
-            return plan, current, even, joined
-        even = [each for each in even if each.node in settled]
+    means that are joined."""
+    alone = Alone(frozenset(site.node for site in rank_zero_statements(run)))
+    mends = Gradients(program, losses, alone).mended()
+    weighed = [
+        Weighed(each.source, each.node, each.divisor.code, each.divisor.rows, each.divisor.name)
+        for each in mends
+        if isinstance(each, gradients.Weighed)
+    ]
+    return weighed, tuple(_reduction(each) for each in mends if isinstance(each, gradients.Joined))
 
 
-def _counted(current: Interpreter, run: Callable[[Plan], Interpreter], plan: Plan) -> Interpreter:
-    """The analysis of ``plan`` where losses that are divided by the size of the batch are by that of all ranks."""
-    sizes = frozenset(e.node for e in current.of("statistic") if e.value.spread is COUNT)
-    return run(replace(plan, reduced=plan.reduced | sizes)) if sizes else current
+def _reduction(each: gradients.Joined) -> Reduction:
+    switch = "torch.is_grad_enabled()" if each.is_evaluated else None
+    spread = spread_of(each.placement)
+    return Reduction(each.source, each.node, spread, switch=switch, array=each.array, number=each.number)
 
 
 def without_sums(script: TrainingScript) -> TrainingScript:
@@ -109,7 +96,7 @@ def _weighs_padding(event: Event, run: Interpreter) -> bool:
     return False
 
 
-def loss_concerns(run: Interpreter) -> Iterator[Concern]:
+def loss_concerns(run: Interpreter, losses: Losses | None) -> Iterator[Concern]:
     """Losses that are not those of the whole batch, and why."""
     seen: set[ast.AST] = set()
     for event in run.events:
@@ -207,9 +194,8 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
     for event in [each for each in run.of("own_loss") if each.node not in run.plan.weighed][:1]:
         yield from _own_loss(event, run)
-    weighted = {(source, node): option for source, node, option in weighing.left_over(run)}
-    for (source, node), option in weighted.items():
-        yield _weighted(source, node, option)
+    weighted = [*losses.weighted()] if losses is not None else []
+    yield from (_weighted(*each) for each in weighted)
     if not weighted:
         yield from _uneven_losses(run)
 

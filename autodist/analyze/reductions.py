@@ -13,7 +13,7 @@ from autodist.interpreter import Interpreter, Plan, Runs
 from autodist.losses.scaling import IN_TRAINING
 from autodist.naming import rank_zero_statements
 from autodist.origins import learnt_from
-from autodist.placement import Each, Partial, Placement, Replicate, Shard
+from autodist.placement import Each, Partial, Placement, Shard
 from autodist.placement.call import ROWS
 from autodist.placement.plan import Plan as Lying
 from autodist.program import Operation, Program, closure, held
@@ -22,13 +22,12 @@ from autodist.script import Concern, Reduction, Site
 from autodist.solve.alone import Alone
 from autodist.solve.cuts import made_global, solved
 from autodist.solve.demands import Demand
-from autodist.solve.facts import is_number_of_samples, is_sum, is_weighted
 from autodist.solve.losses import Losses
 from autodist.solve.search import Cut
 from autodist.solve.sources import NUMBERS, Sources, sources
 from autodist.solve.written import assigned, parts_of
 from autodist.source import all_of, shortened, walk
-from autodist.spread import Spread
+from autodist.spread import Spread, spread_of
 from autodist.tensors import operations
 from autodist.trace.things import Object
 from autodist.values import NOTHING
@@ -234,24 +233,6 @@ def _is_divided(cut: Cut, plan: Plan) -> bool:
     if cut.demand.kind != "test" or spread_of(cut.placement) is not Spread.COUNT:
         return False
     return any(each in plan.divided for each in ast.walk(cut.demand.operation.node))
-
-
-def spread_of(placement: Placement) -> Spread:
-    """What ranks' values have to do with the global one, in the words of the rules."""
-    match placement:
-        case Shard():
-            return Spread.ROWS
-        case Partial(reduce="mean"):
-            return Spread.FEWER if is_weighted(placement) else Spread.MEAN
-        case Partial(reduce="max"):
-            return Spread.MOST
-        case Partial(reduce="min"):
-            return Spread.LEAST
-        case Replicate():
-            return Spread.COUNT
-    if is_sum(placement):
-        return Spread.COUNT if is_number_of_samples(placement) else Spread.SUM
-    return Spread.LOCAL
 
 
 def filled_up(reductions: Iterable[Reduction]) -> Iterator[Concern]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from autodist.interpreter import Event, Interpreter, Loop, Plan
 from autodist.losses import rounds
-from autodist.losses.weighing import losses
 from autodist.models import holds_batch_norm, parts
 from autodist.models.unused import runs_by_chance
 from autodist.script import Model, Reduction, Site
@@ -129,8 +128,10 @@ def _settled(
     if summed := terms(current, plan):
         plan = replace(plan, terms=frozenset(each.node for each in summed))
         current = run(plan)
-    quotients = (each.event for each in losses(current) if isinstance(each.event.node, ast.BinOp))
-    ratios = frozenset(event.node for event in quotients if not event.value.models)
+    divided = [e for e in current.of("mean_loss") if e.detail.models and not e.value.models]
+    ratios = frozenset(
+        e.node for e in divided if isinstance(e.node, ast.BinOp) and not e.source.is_reported(e.node)
+    )  # losses, and no numbers that are shown
     return run(replace(plan, weighed=ratios)) if ratios else current
 
 

@@ -637,3 +637,21 @@ def _is_compared(read: ast.Name, source: Source, run: Interpreter) -> bool:
         return True
     events = [event for kind in ("paired", "related", "met") for event in run.of(kind) if event.source is source]
     return any(source.statement(event.node) is statement for event in events)
+
+
+def is_settled(event: Event, run: Interpreter) -> bool:
+    """Whether a loss is a mean, a sum or the same on all ranks, and no sample's part depends on the others."""
+    if event.value.spread not in (MEAN, SUM, COUNT, SAME):
+        return False
+    if any(mixing.reason != PARTNERS for mixing in mixings(event.value)):
+        return False
+    return not any(each.node in _reached(event, run) for each in run.of("batch_statistic"))
+
+
+def _reached(event: Event, run: Interpreter) -> set[ast.AST]:
+    """What a loss is computed from."""
+    if not isinstance(event.node, ast.Call):
+        return set()
+    receiver = [event.node.func.value] if isinstance(event.node.func, ast.Attribute) else []
+    given = [*receiver, *event.node.args]
+    return {each for node in given for found in (node, *roots(node, run, set())) for each in ast.walk(found)}

@@ -64,8 +64,9 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     "batch_statistic": ("normalises by the mean and variance over the batch, while training", {"training": int}),
     "loss": ("compares two tensors number by number; reduction: the argument's position", {"reduction": int}),
     "sample_loss": (
-        "has one loss for each sample; batch: the samples' axis in the first operand",
-        {"reduction": int, "batch": int},
+        "has one loss for each sample; batch: the samples' axis in the first operand; weight and ignored: the "
+        "positions of the weights of classes, and of the class to leave out, where the mean is over what these count",
+        {"reduction": int, "batch": int, "weight": int, "ignored": int},
     ),
     "histogram": (
         "counts how often numbers occur, up to the one that an argument says; told and at: its name and position",

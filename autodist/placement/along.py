@@ -6,7 +6,17 @@ from dataclasses import replace
 
 from autodist.placement.by_number import NONLINEAR, aligned, partials
 from autodist.placement.call import Call
-from autodist.placement.lattice import Partial, Placement, Replicate, Shard, is_linear, join, multiple, told
+from autodist.placement.lattice import (
+    Partial,
+    Placement,
+    Replicate,
+    Shard,
+    is_even_number,
+    is_linear,
+    join,
+    multiple,
+    told,
+)
 
 OF_ALL = "it works along the axis of the samples, of which each rank has its own"
 BY_PLACE = "it takes samples by their places, and each rank counts its own"
@@ -32,9 +42,9 @@ def reduction(call: Call) -> Placement:
 
 
 def rows_of(call: Call) -> str:
-    """The number that counts the entries along the sharded axis."""
-    found = (each.placement.rows for each in call.operands if isinstance(each.placement, Shard))
-    return next(found, call.first.rows)
+    """The number that counts the entries along the sharded axis: of which ranks have more or fewer, if any says so."""
+    found = [each.placement.rows for each in call.operands if isinstance(each.placement, Shard)]
+    return next((each for each in found if not is_even_number(each)), next(iter(found), call.first.rows))
 
 
 def _reduced_part(call: Call, kind: str) -> Placement:

@@ -27,6 +27,10 @@ SHAPES = ("torch.Tensor.shape", "torch.Tensor.size")
 SIZED = frozenset("view expand repeat fill random unflatten".split())
 SIZES = ("size", "k", "num_samples")
 """The keywords that tell how many numbers are drawn."""
+LEAVING_OUT = ("weight", "ignore_index")
+"""The options by which a loss is a mean over other numbers than those of its samples."""
+OPTIONS = {"weight": "weight", "ignore_index": "ignored"}
+"""Where the table says at which place a loss takes them."""
 WITH_AXES = frozenset("permute transpose movedim flatten squeeze unsqueeze".split())
 
 
@@ -140,6 +144,8 @@ def operands(operation: Operation, known: operations.Operation) -> Iterator[Valu
         "sample_loss",
         "elementwise",
     )
+    if known.cls == "sample_loss" and isinstance(known.parameters.get("weight"), int):
+        given = given[:2]
     for place, each in enumerate(given):
         if place and (first or isinstance(each.constant, (str, bool))) and not each.operations and not each.things:
             continue  # an axis, or a setting
@@ -192,8 +198,25 @@ def call(operation: Operation, known: operations.Operation) -> Call:
         training=False,  # statistics of batches are those of all ranks
         batch_first=any(_is_true(each) for each in _settings_of("batch_first", settings, operation)),
         is_told=_is_told(operation, known),
-        leaves_out=any(each in settings for each in ("ignore_index", "weight")) and known.cls == "sample_loss",
+        leaves_out=any(is_set(option(operation, known, each)) for each in LEAVING_OUT),
     )
+
+
+def option(operation: Operation, known: operations.Operation, name: str) -> Value | None:
+    """An option of a loss, which may be given to its module: `F.nll_loss(x, y, w)`, `nn.NLLLoss(w)(x, y)`. None if it
+    has no such option, or is not told it."""
+    place = known.parameters.get(OPTIONS[name])
+    if not isinstance(place, int):
+        return None
+    maker = operation.owner if operation.owner is not None else operation
+    if maker.inputs[place : place + 1]:
+        return maker.inputs[place]
+    return maker.keywords.get(name) or operation.keywords.get(name)
+
+
+def is_set(told: Value | None) -> bool:
+    """Whether an option may be something else than None."""
+    return told is not None and told.constant is not None
 
 
 def _is_told(operation: Operation, known: operations.Operation) -> bool:

@@ -32,7 +32,7 @@ def aligned(call: Call) -> Placement:
     if not places:
         return Replicate()
     if len(places) > 1:
-        return call.apart(PAIRED)
+        return call.paired(PAIRED)
     (place,) = places
     for each in call.operands:
         at = place - axes + each.axes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from autodist.placement.lattice import PerRank, Placement, Shard
+from autodist.placement.lattice import PAIRS, PerRank, Placement, Shard
 
 ROWS = "rows"
 OTHER_SIZE = 1_000_003
@@ -84,3 +84,7 @@ class Call:
     def apart(self, reason: str) -> PerRank:
         """A result that lies in no simple way."""
         return PerRank(self.operation, reason)
+
+    def paired(self, reason: str) -> PerRank:
+        """The samples of a rank along one axis, each of them combined with each of them along another."""
+        return PerRank(self.operation, reason, blocks=PAIRS)

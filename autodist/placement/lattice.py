@@ -60,7 +60,12 @@ class PerRank:
     """What counts its entries, where the ranks' numbers of them add up to that of the global value: `x.nonzero()`."""
     over: str = ""
     """The number by which it is divided, alike on all ranks but for that: `100 / len(x)`."""
+    blocks: str = ""
+    """What is left to be told apart where each of a rank's samples is combined with each other, all in the same way:
+    PAIRS, or COLUMNS where a loop has come to those of one sample. `columns[i]` is that sample's alone."""
 
+
+PAIRS, COLUMNS = "pairs", "columns"
 
 Placement: TypeAlias = Replicate | Shard | Partial | Each | PerRank
 
@@ -68,6 +73,15 @@ Placement: TypeAlias = Replicate | Shard | Partial | Each | PerRank
 PIECES = "pieces"
 """Counts the samples of pieces of which it is told how large they are, `x.split(4)`: all ranks together have as many as
 one process, of other samples."""
+
+PARTS = "parts of "
+"""Begins what counts the parts of samples that loops come to, of which each sample has its own number: `for box in
+boxes` of one."""
+
+
+def part_of(placement: Each, of: str) -> Each:
+    """One of the parts of the sample that a loop has come to."""
+    return replace(placement, loop=PARTS + of)
 
 
 def piecewise(placement: Placement) -> Placement:
@@ -77,6 +91,11 @@ def piecewise(placement: Placement) -> Placement:
     if placement.exponent or not is_linear(placement):
         return PerRank("split", "the pieces of a rank have other samples than those of one process")
     return Each(PIECES) if placement.reduce == "mean" else Each("rows")
+
+
+def is_paired(placement: Placement | None) -> bool:
+    """Whether each of a rank's samples is combined with each other."""
+    return isinstance(placement, PerRank) and placement.blocks == PAIRS
 
 
 def is_linear(placement: Placement) -> bool:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import ast
-from functools import cached_property
+from functools import cache, cached_property
 
 from autodist.placement.call import ROWS
 from autodist.placement.in_place import InPlace
 from autodist.placement.lattice import Partial, PerRank, Placement, Replicate, Shard
 from autodist.program import FIELDS, Operation, Value, closure, held
+from autodist.source import Source, last_name, walk
 
 NOT_KNOWN = "it is not known what it computes"
 DETECTORS = frozenset(["boxes", "pictures"])
 """The kinds of models that hand out a dict of losses where they are given targets."""
+COUNTED = frozenset("words next_words pixels".split())
+"""The kinds of models whose losses are means over labels that are not left out, which a batch has at hand."""
 LOSSES = frozenset(["loss", "loss_function"])
 OF_DICTS = ("torch.Tensor.items", "torch.Tensor.values", "torch.Tensor.get", "torch.Tensor.pop")
 """Methods by which a batch gives its fields."""
+OWN = "what a model counts of "
+"""Begins the names of what models of libraries take the mean over, `words` of the catalog of their losses."""
 VIEWED = ("iterate", "getitem")
 
 
@@ -45,7 +50,7 @@ class Opaque(InPlace):
             if self._is_model(operation):
                 own = self._own_loss(operation)
                 hands_out = own in DETECTORS and len(operation.inputs) > 1
-                return Partial("mean", ROWS) if hands_out else Shard(0)
+                return _mean_over(own) if hands_out else Shard(0)
         return PerRank(operation.name, NOT_KNOWN)
 
     def _loss(self, operation: Operation, usual: str) -> Placement:
@@ -55,6 +60,11 @@ class Opaque(InPlace):
         if reduction == "none":
             return Shard(0)
         return Partial("sum") if reduction == "sum" else Partial("mean", ROWS)
+
+    @cached_property
+    def _labels_left_out(self) -> bool:
+        """Whether labels may be -100, which losses leave out when they are not told what to."""
+        return any(map(leaves_labels_out, {each.source for each in self._program.operations}))
 
     # outputs of models
 
@@ -76,8 +86,9 @@ class Opaque(InPlace):
         if not isinstance(operation.node, ast.Attribute) and operation.name != "getitem" or lying != Shard(0):
             return lying if operation.name in VIEWED or operation.name in OF_DICTS else None
         named = operation.inputs[1].constant if operation.name == "getitem" else operation.name.rpartition(".")[2]
-        first = named == 0 and any("labels" in each.keywords for each in models)
-        return Partial("mean", ROWS) if named == "loss" or first else lying
+        if named != "loss" and not (named == 0 and any(map(_is_given_labels, models))):
+            return lying
+        return _mean_over(next(filter(None, map(self._own_loss, models)), ""))
 
     def _are_fields(self, value: Value) -> bool:
         """Whether it is a batch that is no tensor, or fields of it: `batch`, `batch.items()`, `batch.pop("labels")`"""
@@ -113,3 +124,28 @@ class Opaque(InPlace):
         """What the script asks for its parameters: a model that a library, or code that is not followed, has made."""
         asked = (each for each in self._program.operations if each.name.endswith(".parameters") and each.inputs)
         return {op for each in asked for op in each.inputs[0].operations}
+
+
+@cache
+def leaves_labels_out(source: Source) -> bool:
+    """Whether a file has labels that are -100: it writes the number, other than as an index, asks a loss for it
+    (`criterion.ignore_index`), or has collators of transformers make the labels."""
+    nodes = list(walk(source.tree))
+    indices = {id(each) for node in nodes if isinstance(node, ast.Subscript) for each in walk(node.slice)}
+    named = (each for each in nodes if isinstance(each, (ast.Name, ast.Attribute)))
+    told = any(
+        last_name(each).startswith("DataCollatorFor") or isinstance(each, ast.Attribute) and each.attr == "ignore_index"
+        for each in named
+    )
+    negative = (each for each in nodes if isinstance(each, ast.UnaryOp) and id(each) not in indices)
+    return told or any(ast.unparse(each) == "-100" for each in negative)
+
+
+def _is_given_labels(operation: Operation) -> bool:
+    """Whether a model is, as far as is known: `model(**batch)`"""
+    return "labels" in operation.keywords or "**" in operation.keywords
+
+
+def _mean_over(own: str) -> Placement:
+    """A loss that a model of a library takes itself: a mean over samples, if it cannot be told over what else."""
+    return Partial("mean", OWN + own if own in COUNTED else ROWS)

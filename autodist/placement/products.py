@@ -65,7 +65,7 @@ def _multiplied(call: Call, terms: list[tuple[str, Operand]], left: str, linear:
     if not sharded:
         return Replicate()
     if len(sharded) > 1:
-        return call.apart(PAIRED)
+        return call.paired(PAIRED)
     (letter,) = sharded
     for letters, each in terms:
         at = letters.find(letter)

@@ -14,6 +14,8 @@ from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
 from autodist.placement.between_ranks import gives_rank, rank
 from autodist.placement.call import ROWS, Call, Operand
 from autodist.placement.lattice import (
+    COLUMNS,
+    PARTS,
     PIECES,
     Each,
     Partial,
@@ -22,7 +24,9 @@ from autodist.placement.lattice import (
     Replicate,
     Shard,
     counted,
+    is_paired,
     multiple,
+    part_of,
     piecewise,
     times,
 )
@@ -144,8 +148,11 @@ class _Propagation(Opaque):
             return rank(Call(operation.name, ())), ()
         if operation.name in ("iterate", "range.index"):
             return self._round(operation)
+        if (words := self._packed(operation)) is not None:
+            return words, None
         if operation.name == "getitem":
-            return self._item(operation)
+            placement, sizes = self._item(operation)
+            return self._part_taken(operation, placement), sizes
         if operation.name == "builtins.slice":
             return self._slice(operation), ()
         if operation.name == "data.index":
@@ -248,17 +255,25 @@ class _Propagation(Opaque):
         if numbers and "of" in operation.keywords:  # `enumerate(labels)`
             of = operation.keywords["of"]
             fields, lying = self._are_fields(of), self._operand(of)
+            if is_paired(lying) and self._are_columns(of):
+                return Each(ROWS), ()
             samples = lying.rows if isinstance(lying, Shard) and not lying.axis and not fields else ""
             return (lying and (Each(samples) if samples else Replicate())), ()
         if numbers:
             waits = placement is None and any(each.operations for each in operation.inputs)
+            if isinstance(placement, Each):  # `range(len(boxes))`, of one sample
+                return part_of(placement, f"%{operation.number}"), ()
             return (None if waits else Each(counted(placement)) if counted(placement) else placement or Replicate()), ()
         if self._are_fields(over) or over.operations and (field := self._field(over, operation)) is not None:
             return (placement if self._are_fields(over) else field), None
         if (piece := self._piece(over)) is not None:
             return piece, sizes
+        if isinstance(placement, PerRank) and is_paired(placement) and self._are_columns(over):
+            return replace(placement, blocks=COLUMNS), None
         if isinstance(placement, Shard) and not any(self._gives_several(each) for each in over.operations):
             placement = Each(placement.rows) if placement.axis == 0 else replace(placement, axis=placement.axis - 1)
+        elif isinstance(placement, Each) and over.operations and not (sizes and sizes[0]):
+            placement = part_of(placement, f"%{operation.number}")
         several = any(self._gives_several(each) for each in over.operations)
         return placement, sizes if several or not sizes else sizes[1:]
 
@@ -301,6 +316,9 @@ class _Propagation(Opaque):
             return self._chosen(placement or Replicate(), operation.inputs[1:]), None
         if placement is None:
             return None, None
+        key = operation.inputs[1] if len(operation.inputs) > 1 else Value()
+        if isinstance(placement, PerRank) and placement.blocks == COLUMNS and self._numbers_round(key, base):
+            return self._operand(key), None
         shape = self._shape(base, operation)
         if shape is not None:
             return shape, ()
@@ -308,18 +326,25 @@ class _Propagation(Opaque):
             return field, None
         if (state := self._state(base, operation)) is not None:
             return state
-        key = operation.inputs[1] if len(operation.inputs) > 1 else Value()
         if any(self._gives_several(each) for each in base.operations) and len(arguments.keys_of(key)) < 2:
             return placement, self._found.size(base)
         if isinstance(placement, Each) and isinstance(self._operand(key) or Replicate(), (Each, Replicate)):
             whole = Replicate(), self._found.size(base), key, lambda each: Replicate(), self._found.size
             several = len(arguments.keys_of(key)) > 1
+            several |= key.is_constant and not isinstance(key.constant, str)
+            several |= key.operation is not None and key.operation.name == "builtins.slice"
             return placement, subscript(*whole)[1] if several else None  # of one sample, by what is that sample's
 
         def number(bound: Value) -> Placement | None:
             return self._size_as(bound, self._plan.counts(operation, [bound]) == 0)
 
         return subscript(placement, self._found.size(base), key, self._operand, self._found.size, number)
+
+    def _part_taken(self, operation: Operation, placement: Placement | None) -> Placement | None:
+        """What a subscript takes of one sample, which is a part of it where a loop over its parts tells the place."""
+        keys = arguments.keys_of(operation.inputs[1]) if isinstance(placement, Each) and operation.inputs[1:] else []
+        lying = (self._operand(each) for each in keys)
+        return next((each for each in lying if isinstance(each, Each) and each.loop.startswith(PARTS)), placement)
 
     def _chosen(self, placement: Placement, key: Sequence[Value]) -> Placement:
         """What a list or a dict holds under a key: of a sample, if that tells the key."""
@@ -395,6 +420,8 @@ class _Propagation(Opaque):
             return PerRank(known.name, "it weighs samples by what each rank has of its own"), ()
         given = list(arguments.operands(operation, known))
         call = arguments.call(operation, known)
+        if "ignored" in known.parameters and self._labels_left_out:
+            call = replace(call, leaves_out=True)
         operands: list[Operand] = []
         sizes: list[Sizes] = []
         unknown = False

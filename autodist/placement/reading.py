@@ -35,6 +35,9 @@ LOADED = (BATCH, FIELDS, SAMPLE)
 PADDING = ("pad_sequence", "pad_packed_sequence")
 """Names of what makes samples as long as the longest of them."""
 
+PACKING = ("pack_padded_sequence", "pack_sequence")
+"""Names of what lays the words of all samples behind each other."""
+
 
 def is_list(value: Value) -> bool:
     """Whether it is a list, and no tensor of as many numbers: `guess.tolist()`"""
@@ -217,6 +220,32 @@ class Reading:
         shared = all(isinstance(self._found.of.get(each), Shard) for each in given)
         return shared and not any(each.name.endswith(PADDING) for each in given)
 
+    def _are_columns(self, value: Value) -> bool:
+        """Whether it is those of each sample, of samples that are combined with each other: `costs.split(sizes, -1)`"""
+        for each in value.operations:
+            sizes = self._operand(each.inputs[1]) if each.name.endswith(".split") and each.inputs[1:] else None
+            axis = each.argument("dim", 2)
+            if not isinstance(sizes, Shard) or axis is None or axis.constant != -1:
+                return False
+        return bool(value.operations)
+
+    def _numbers_round(self, key: Value, taken: Value) -> bool:
+        """Whether a key is the number of the sample that a loop has come to, in the round that takes something."""
+        number, round_ = key.operation, taken.operation
+        counts = number is not None and number.name == "range.index" and isinstance(self._operand(key), Each)
+        return counts and round_ is not None and number is not None and number.region is round_.region
+
+    def _packed(self, operation: Operation) -> Shard | None:
+        """The words of sentences that were packed, of which ranks have different numbers: `.data` or `[0]` of what
+        `pack_padded_sequence` gives."""
+        first = operation.name == "getitem" and operation.inputs[1:] and operation.inputs[1].constant == 0
+        packed = operation.inputs[0].operations if first or operation.name == "torch.Tensor.data" else ()
+        if not packed or not all(each.name.endswith(PACKING) for each in packed):
+            return None
+        words = ",".join(sorted(f"%{each.number}" for each in packed))
+        lying = self._found.joint(packed)
+        return replace(lying, axis=0, rows=f"words of {words}") if isinstance(lying, Shard) else None
+
     def _longest(self, operation: Operation, value: Value, axis: int) -> Placement:
         """How long samples are: of what a rank fills up to its own longest one, the most over the ranks, where that is
         shown; tensors that are made to measure, and loops, go by their own."""
@@ -252,9 +281,30 @@ class Reading:
         if known.cls == "stack":
             return Shard(axis, rows=self._rows_in(operation.inputs[0])), (*sizes[1:], None) if sizes else None
         of = ",".join(sorted(f"%{each.number}" for each in held(operation.inputs[0])))
-        one = sizes is not None and sizes[1:][axis : axis + 1] == (1,)  # `torch.cat([x[:, None] for x in xs], 1)`
-        rows = self._rows_in(operation.inputs[0]) if one else f"pieces of {of}"
-        return Shard(axis, rows=rows), (*sizes[1 : axis + 1], None, *sizes[axis + 2 :]) if sizes else None
+        each = sizes[axis + 1] if sizes is not None and len(sizes) > axis + 1 else None
+        alike = each is not None or all(map(self._is_row, held(operation.inputs[0])))
+        rows = self._rows_in(operation.inputs[0]) if alike else f"pieces of {of}"
+        laid = Shard(axis, rows=rows, in_parts=alike and each != 1)
+        return laid, (*sizes[1 : axis + 1], None, *sizes[axis + 2 :]) if sizes else None
+
+    def _is_row(self, operation: Operation) -> bool:
+        """Whether it is a row of a tensor of a rank's samples, or as much of each, all of which are of one size."""
+        if operation.name not in ("iterate", "getitem") or not self._is_one_of_rows(operation):
+            return False
+        given = closure(operation.inputs[0].operations, lambda op: (e for v in op.operands for e in held(v)))
+        return not any(each.name.endswith(PADDING) for each in given)
+
+    def _is_one_of_rows(self, operation: Operation) -> bool:
+        if not isinstance(self._found.value(operation.inputs[0]), Shard):
+            return False
+        keys = arguments.keys_of(operation.inputs[1]) if operation.inputs[1:] else []
+        return all(key.is_constant or key.operation is not None and self._is_place(key.operation) for key in keys)
+
+    @staticmethod
+    def _is_place(key: Operation) -> bool:
+        """Whether it is the number of a loop's round, or the bounds of a slice that are written down."""
+        told = all(each.is_constant for each in key.inputs)
+        return key.name == "range.index" or key.name == "builtins.slice" and told
 
     def _has_each(self, value: Value) -> bool:
         """Whether a list has an entry for each of a rank's samples."""
@@ -301,6 +351,7 @@ class Reading:
     def _weighs_apart(self, operation: Operation, known: operations.Operation) -> bool:
         """Whether a loss has weights of each rank's own, and not one for each of its samples."""
         named = {name: operation.keywords.get(name, Value()) for name in ("weight", "pos_weight")}
+        named["weight"] = arguments.option(operation, known, "weight") or named["weight"]
         lying = {name: self._operand(each) for name, each in named.items() if self._is_apart(each)}
         first = self._operand(operation.inputs[0]) if operation.inputs else None
         return any(known.cls != "loss" or name != "weight" or each != first for name, each in lying.items())

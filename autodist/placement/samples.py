@@ -7,6 +7,8 @@ from autodist.placement.by_number import NONLINEAR, aligned, partials
 from autodist.placement.call import Call
 from autodist.placement.lattice import Partial, Placement, Replicate, Shard
 
+COUNTING = "what counts of "
+"""Begins the name of what labels weigh that have weights, or of how many are not left out."""
 BESIDE = "some operands have the samples of a rank, and others have not"
 
 
@@ -84,4 +86,4 @@ def _reduced(call: Call, each: Shard) -> Placement:
     if call.reduction == "batchmean" and each.axis:
         return Partial("sum")  # which is divided by the size of the first axis
     rows = rows_of(call)
-    return Partial("mean", f"those of {rows} that count" if call.leaves_out else rows)
+    return Partial("mean", COUNTING + rows if call.leaves_out else rows)

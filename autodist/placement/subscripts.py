@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
 from autodist.placement.arguments import is_whole, keys_of
-from autodist.placement.lattice import PIECES, Each, PerRank, Placement, Replicate, Shard, counted
+from autodist.placement.lattice import PAIRS, PIECES, Each, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.shapes import Sizes
 from autodist.placement.sizes import AGAIN
-from autodist.program import EMPTY, Value, held
+from autodist.program import EMPTY, Operation, Value, closure, held
 
 WHOLE = (None, None, None)
 
@@ -42,6 +42,8 @@ def subscript(
                 result.append(sizes[axis])
                 axis += 1
             continue
+        if axis == sharded and isinstance(placement, Shard) and _pairs_own(keys[place:], lies):
+            return replace(placement, axis=len(result), rows=_named(each)), None  # `boxes[image, query]`
         if axis == sharded and isinstance(placement, Shard) and _counts_all(each, placement.rows, lies):
             shard, counts_all = len(result), True
             result.append(None)
@@ -60,7 +62,7 @@ def subscript(
             if chosen.loop == PIECES:  # `x[i : i + 8]`
                 return replace(placement, rows=PIECES), (None, *sizes[1:]) if sizes else None
             other = any(every.name.startswith("operator.") for every in each.operations)
-            return PerRank("getitem", BY_PLACE) if other else chosen, sizes[1:] if sizes else None
+            return PerRank("getitem", BY_PLACE) if other else chosen, _behind(keys[place + 1 :], sizes)
         places = isinstance(chosen, PerRank) and chosen.rows  # of some of the rank's own
         part = _part(placement, each, number or lies) if axis == sharded and isinstance(placement, Shard) else None
         if part is not None:
@@ -69,14 +71,15 @@ def subscript(
             axis += 1
             continue
         if axis == sharded and (isinstance(chosen, Shard) or places) and isinstance(placement, Shard):
-            name = ",".join(sorted(f"%{every.number}" for every in each.operations))
             anew = isinstance(chosen, PerRank) and chosen.rows == placement.rows  # `x[torch.randperm(len(x))]`
-            placement = placement if anew else replace(placement, rows=name)
+            placement = placement if anew else replace(placement, rows=_named(each))
         kept, wrong = (
             (True, None)
             if places and axis == sharded
             else _along(placement.rows if axis == sharded and isinstance(placement, Shard) else "", each, lies, size)
         )
+        if wrong == SAMPLES_BESIDE and sharded is not None and axis != sharded and lies(each) == Shard(0):
+            return PerRank("getitem", wrong, blocks=PAIRS), None  # `scores[:, labels]`
         if wrong is not None and not (sharded is None and isinstance(lies(each), Replicate)):
             return PerRank("getitem", wrong), None
         if kept:
@@ -145,6 +148,37 @@ def _along(
         kept = not key.operations or size(key) != ()
         return kept, None if chosen is None or isinstance(chosen, Replicate) else SAMPLES_BESIDE
     return True, None if isinstance(chosen, Shard) and chosen.axis == 0 else BY_PLACE
+
+
+def _behind(keys: list[Value], sizes: Sizes) -> Sizes:
+    """The sizes of one sample, `x[i, :n]`, of which some numbers are taken; None where that is not told."""
+    found: list[int | None] = []
+    for size, key in zip(sizes[1:] if sizes else (), keys, strict=False):
+        if key.operation is not None and key.operation.name == "builtins.slice":
+            found.append(size if is_whole(key) else None)
+        elif type(key.constant) is not int:
+            return None
+    return (*found, *sizes[1 + len(keys) :]) if sizes else None
+
+
+def _named(key: Value) -> str:
+    return ",".join(sorted(f"%{each.number}" for each in key.operations))
+
+
+def _pairs_own(keys: list[Value], lies: Callable[[Value], Placement | None]) -> bool:
+    """Whether tensors tell places side by side, the first of them numbers of samples that loops over a rank's own have
+    counted: `torch.cat([torch.full_like(query, i) for i, query in enumerate(found)])`"""
+    beside = [lies(each) for each in keys]
+    if len(keys) < 2 or not all(isinstance(each, Shard) and not each.axis for each in beside):
+        return False
+    found = closure(keys[0].operations, lambda op: (e for value in _numbers_in(op) for e in held(value)))
+    ends = [each for each in found if not any(held(value) for value in _numbers_in(each))]
+    return bool(ends) and all(each.name == "range.index" for each in ends)
+
+
+def _numbers_in(operation: Operation) -> tuple[Value, ...]:
+    """From which numbers an operation has its own: `i` of `torch.full_like(labels, i)`"""
+    return operation.inputs[1:] if operation.name.endswith((".full_like", ".full")) else operation.inputs
 
 
 def _counts_all(key: Value, at: str, lies: Callable[[Value], Placement | None]) -> bool:

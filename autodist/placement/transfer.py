@@ -9,6 +9,7 @@ from autodist.operations import Operation
 from autodist.placement import along, between_ranks, by_number, layout, products, samples, sizes
 from autodist.placement.call import Call, Operand
 from autodist.placement.lattice import (
+    PARTS,
     PIECES,
     Each,
     Partial,
@@ -17,6 +18,7 @@ from autodist.placement.lattice import (
     Replicate,
     Shard,
     counted,
+    is_paired,
     piecewise,
     times,
 )
@@ -101,12 +103,20 @@ def transfer(operation: Operation, call: Call) -> Placement:
             return mixed
         if others == [Shard(0, rows=mixed.over)]:  # each sample divided by how many there are
             return replace(mixed, rows=mixed.over)
+    if mixed is not None and mixed.over and operation.short in ("dot", "vdot", "inner"):
+        if [each.placement for each in call.operands if each.placement != mixed] == [Shard(0, rows=mixed.over)]:
+            return Partial("mean", mixed.over)
     if operation.parameters.get("anew") and call.first.shard is None:
         return Replicate()
     if mixed is not None and mixed.over and mixed.rows and operation.cls == "reduction" and operation.kind == "sum":
         return Partial("mean", mixed.over) if call.axis in (None, 0) else mixed
     if mixed is not None and operation.cls != "fact":
-        return mixed if operation.cls in DIVIDED else replace(mixed, over="")
+        rest = [each.placement for each in call.operands]
+        rest = rest[:1] if operation.cls == "view" or operation.short == "split" else rest
+        keeps = operation.cls in PAIRWISE or operation.short == "split"
+        pairs = keeps and all(isinstance(each, Replicate) or is_paired(each) for each in rest)
+        mixed = mixed if operation.cls in DIVIDED else replace(mixed, over="")
+        return mixed if pairs else replace(mixed, blocks="")
     if any(isinstance(each.placement, Each) for each in call.operands):
         return _of_each(operation, call)
     orders = {each.placement.order for each in call.operands if isinstance(each.placement, Shard)}
@@ -121,7 +131,7 @@ def transfer(operation: Operation, call: Call) -> Placement:
     if in_parts and isinstance(result, Shard) and operation.cls not in ("view", "unflatten"):
         result = replace(result, in_parts=True)
     if isinstance(result, Shard) and orders:
-        rows = next(each.placement.rows for each in call.operands if isinstance(each.placement, Shard))
+        rows = along.rows_of(call)
         return replace(
             result, order="".join({*orders, result.order}), rows=rows if result.rows == "rows" else result.rows
         )
@@ -131,6 +141,8 @@ def transfer(operation: Operation, call: Call) -> Placement:
     return piecewise(result) if pieces else result
 
 
+PAIRWISE = frozenset("same linear elementwise add multiply divide view".split())
+"""Classes of operations that leave the samples where they are that have been combined with each other."""
 DIVIDED = frozenset("same linear add divide reduction view flatten squeeze unsqueeze container".split())
 """Classes of operations that a number may be given to which one sample is divided by."""
 
@@ -151,7 +163,7 @@ def _of_each(operation: Operation, call: Call) -> Placement:
     for each in call.operands:
         if not isinstance(each.placement, (Each, Replicate)):
             return call.apart("one sample meets what is computed of others")
-    return max(samples, key=lambda each: bool(each.over))
+    return max(samples, key=lambda each: (bool(each.over), each.loop.startswith(PARTS)))
 
 
 def _in_order(operand: Operand) -> Operand:

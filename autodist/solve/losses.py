@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from autodist import operations
 from autodist.catalog import Catalog
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement.arguments import LEAVING_OUT, is_set, option
 from autodist.placement.call import ROWS
 from autodist.placement.lattice import PIECES
 from autodist.placement.opaque import NOT_KNOWN
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
+from autodist.placement.samples import COUNTING
 from autodist.program import SAMPLE, Operation, Program, Region, closure, held, joined
 from autodist.solve.steps import Steps, given
 from autodist.source import Source
@@ -51,7 +53,11 @@ class Losses:
             self._place(dict.fromkeys(unknown, Shard(0)))
 
     def _place(self, placed: dict[Operation, Placement]) -> None:
-        self.plan = replace(self.plan, placed={**self.plan.placed, **placed})
+        self.replan(self.plan, placed)
+
+    def replan(self, plan: Plan, placed: dict[Operation, Placement]) -> None:
+        """Go on under another plan, with some more values placed."""
+        self.plan = replace(plan, placed={**plan.placed, **placed})
         self.placements = propagate(self._program, self.plan, catalog=self._catalog, before=self.placements)
 
     def of(self, node: ast.AST) -> list[Placement]:
@@ -95,6 +101,21 @@ class Losses:
     def _is_unknown(self, operation: Operation) -> bool:
         lying = self.placements.of.get(operation)
         return isinstance(lying, PerRank) and lying.reason == NOT_KNOWN and lying.operation == operation.name
+
+    def weighted(self) -> Iterator[tuple[Source, ast.AST, str]]:
+        """The means that are weighted by what a rank's own labels weigh or leave out, by the option that does it."""
+        table, seen = operations.load(), set[ast.AST]()
+        ends = {op for each in self.backward for op in held(joined(each.inputs[:1]))}
+        above = closure(ends, given)
+        for each in sorted(above, key=lambda op: op.number):
+            lying, known = self.placements.of.get(each), table.find(each.name)
+            counts = isinstance(lying, Partial) and lying.reduce == "mean" and lying.weight.startswith(COUNTING)
+            if known is None or not counts or "weight" not in known.parameters or each.node in seen:
+                continue
+            told = [name for name in LEAVING_OUT if is_set(option(each, known, name))]
+            if each in self._steps.differentiated:
+                seen.add(each.node)
+                yield each.source, each.node, next(iter(told), "ignore_index")
 
     # sums that are multiplied
 

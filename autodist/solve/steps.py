@@ -89,7 +89,10 @@ class Steps:
         """Whether gradients begin there, for all that is known: at what is trained, and at what is not followed."""
         if "module" in getattr(operation.owner, "roles", ()) or self._is_learned(operation):
             return True
-        return operation.name.partition(".")[0] not in FOLLOWED
+        first, _, rest = operation.name.partition(".")
+        if first == "object" and operations.load().find(f"torch.Tensor.{rest}") is not None:
+            return False
+        return first not in FOLLOWED
 
     def downstream(self, start: Operation) -> set[Operation]:
         """What is computed of an operation, on the way to a gradient."""

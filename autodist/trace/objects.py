@@ -158,7 +158,8 @@ class Objects(Calls):
             weights = {"weight": one.argument("weight", 0), "pos_weight": one.argument("pos_weight")}
             told = {name: Value(each.operations) for name, each in weights.items() if each is not None}
             keywords = {**keywords, **{name: each for name, each in told.items() if each.operations}}
-        return self.record(one.name, node, frame, inputs, keywords, owner=one)
+        tag = one if "loss" in one.roles else None  # one of several has weights, and another has none
+        return self.record(one.name, node, frame, inputs, keywords, owner=one, tag=tag)
 
     def _in_sequence(self, one: Object, node: ast.AST, frame: Frame, inputs: Row[Value]) -> Value:
         self.read(one)

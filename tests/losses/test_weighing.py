@@ -57,7 +57,7 @@ def converted(folder: Path, step: str, before: str = "", after: str = "", option
         ("F.nll_loss(out.log_softmax(1), target=y, weight=weights)", "weights[y].sum()"),
         ("F.cross_entropy(out, y, weights, ignore_index=PAD)", "weights[y[y != PAD]].sum()"),
         ("F.cross_entropy(out[y > 0], y[y > 0])", "y[y > 0].numel()"),
-        ("F.cross_entropy(out, y, reduction='none')[y > 0].mean()", None),
+        ("F.cross_entropy(out, y, reduction='none')[y > 0].mean()", "(y > 0).sum()"),
         ("F.mse_loss(out[(y > 0) & (y < 2)].sum(1), x[(y > 0) & (y < 2), 0])", "x[(y > 0) & (y < 2), 0].numel()"),
     ],
 )
@@ -473,7 +473,7 @@ ONLY = "criterion.weight[y].sum() if type(criterion) is torch.nn.CrossEntropyLos
     [
         ("weights", "Focal(weights)", ONLY),
         ("weights", "Smoothed(weights)", ONLY),  # which weighs for itself
-        ("weights", "nn.BCEWithLogitsLoss()", ONLY),
+        ("weights", "nn.MultiMarginLoss()", ONLY),
         ("weights", "lambda out, y: F.cross_entropy(out, y, label_smoothing=0.1)", ONLY),
         ("weights", "nn.NLLLoss(weights)", "criterion.weight[y].sum()"),
         (

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from autodist import catalog
-from autodist.losses.weighing import LEFT_OUT
+from autodist.solve.weights import LEFT_OUT
 
 SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
 TEXT = {"vocab_size": 20, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}

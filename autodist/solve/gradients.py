@@ -1,0 +1,285 @@
+"""What makes a loss that of the whole batch where the mean of the ranks' losses is none.
+
+A mean over other numbers than those of the samples is weighed by its share of them. Where a loss is computed from sums
+and means over the batch in another way than by adding them up, as a dice loss is, it is where these are taken over all
+ranks, and gradients with them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from autodist.placement import Partial, PerRank, Placement, Replicate
+from autodist.program import Operation, Program, Region, Value, closure, held, joined
+from autodist.solve.alone import Alone
+from autodist.solve.cuts import made_global
+from autodist.solve.demands import Demand
+from autodist.solve.facts import is_mean, is_number_of_samples, is_sum, is_weighted
+from autodist.solve.losses import MEAN, Losses
+from autodist.solve.search import Cut
+from autodist.solve.steps import Steps, given
+from autodist.solve.weights import Divisor, Weights
+from autodist.solve.written import covers, parts_of, read_by
+from autodist.source import Source, last_name
+
+ROUNDS = 8
+"""Sums of what is computed from other sums are found once those are taken over all ranks."""
+BOUNDING = frozenset("clamp clamp_min max maximum item float int".split())
+"""What keeps a number from being too small, or makes it one of Python: of all ranks it is to be bounded once."""
+REPEATING = frozenset("expand expand_as repeat".split())
+NUMBERS = frozenset("len int float item numel size".split())
+"""What gives a number of Python."""
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """A mean over other numbers than those of the samples, and what it is divided by."""
+
+    source: Source
+    node: ast.expr
+    divisor: Divisor
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A sum or mean over a rank's samples that is taken over all ranks, with gradients. ``is_evaluated`` where it is
+    also computed of what all ranks have, without gradients; ``array`` if it is one of NumPy, ``number`` if of Python.
+    """
+
+    source: Source
+    node: ast.expr
+    placement: Placement
+    is_evaluated: bool = False
+    array: bool = False
+    number: bool = False
+
+
+Mend: TypeAlias = Weighed | Joined
+Key: TypeAlias = tuple[type[Mend], ast.expr]
+
+
+class Gradients:
+    """What makes losses those of the whole batch, under a plan that averages gradients."""
+
+    def __init__(self, program: Program, losses: Losses, alone: Alone) -> None:
+        self._program, self._losses, self._alone = program, losses, alone
+        self._learnt = Steps(program).differentiated
+        self._region = program.operations[0].region if program.operations else None
+
+    def mended(self) -> list[Mend]:
+        """All that is weighed or joined so that losses are exact. Nothing is done in vain."""
+        found: dict[Key, Mend] = {}
+        for node in dict.fromkeys(each.node for each in self._losses.backward):
+            before = self._losses.plan, self._losses.placements
+            more = self._mended(node, found)
+            if more is None:
+                self._losses.plan, self._losses.placements = before
+            else:
+                found |= more
+        return list(found.values())
+
+    def _mended(self, node: ast.AST, before: dict[Key, Mend]) -> dict[Key, Mend] | None:
+        """What makes the loss of one backward pass exact; None if nothing does."""
+        ends = [op for each in self._losses.backward if each.node is node for op in held(joined(each.inputs[:1]))]
+        found: dict[Key, Mend] = {}
+        for _ in range(ROUNDS):
+            lost = [each for each in ends if self._is_lost(each)]
+            if not lost:
+                return found
+            first = {(type(each), each.node): each for each in self._first(lost)}
+            fresh = {key: each for key, each in first.items() if key not in found and key not in before}
+            if not fresh and not self._count_all(lost):
+                return None
+            found |= fresh
+            self._take([*fresh.values()])
+        return None
+
+    def _lies(self, operation: Operation) -> Placement | None:
+        return self._losses.placements.of.get(operation)
+
+    def _is_lost(self, operation: Operation) -> bool:
+        """Whether no average over the ranks is the global value, or one whose ranks count for more or less."""
+        lying = self._lies(operation)
+        return isinstance(lying, PerRank) or lying is not None and is_weighted(lying)
+
+    def _firsts(self, lost: Iterable[Operation]) -> list[Operation]:
+        """Where losses got lost: of what is not."""
+        above = closure(lost, lambda op: filter(self._is_lost, given(op)))
+        return sorted((op for op in above if not any(map(self._is_lost, given(op) - {op}))), key=lambda op: op.number)
+
+    def _first(self, lost: Iterable[Operation]) -> Iterator[Mend]:
+        """What to weigh or to join where losses got lost: of what is not lost itself."""
+        first = self._firsts(lost)
+        means = [each for each in first if not isinstance(self._lies(each), PerRank)]
+        for node in dict.fromkeys(each.node for each in means):
+            here = [each for each in means if each.node is node]
+            weighed = self._weighed(node, here)
+            if weighed is not None:
+                yield weighed
+            else:  # a sum over a sum: of all ranks that by which it is divided
+                yield from (cut for each in here for cut in self._joined_in(each) if self._is_below(cut.node, each))
+        for each in first:
+            if isinstance(self._lies(each), PerRank):
+                yield from self._joined_in(each)
+
+    def _count_all(self, lost: Iterable[Operation]) -> bool:
+        """Take numbers of samples for those of all ranks by which something is divided that is: they become so where
+        what losses go by is made global. Whether there are any."""
+        found = {
+            op
+            for each in self._firsts(lost)
+            if isinstance(self._lies(each), PerRank) and len(each.inputs) == 2
+            for op in each.inputs[1].operations
+            if is_number_of_samples(self._lies(op)) and self._losses.placements.value(each.inputs[0]) == Replicate()
+        }
+        self._losses.replan(self._losses.plan, dict.fromkeys(found, Replicate()))
+        return bool(found)
+
+    def _take(self, mends: Collection[Mend]) -> None:
+        """Take means for weighed, and sums for joined."""
+        losses, region = self._losses, self._region
+        assert region is not None
+        demand = Demand("loss", self._program.operations[0])
+        cuts = [
+            Cut(each.source, each.node, each.placement, demand, region) for each in mends if isinstance(each, Joined)
+        ]
+        placed: dict[Operation, Placement] = {
+            op: MEAN
+            for each in mends
+            if isinstance(each, Weighed)
+            for op in self._program.at(each.node).operations
+            if isinstance(self._lies(op), Partial)
+        }
+        losses.replan(made_global(cuts, self._program, losses.plan), placed)
+
+    def _weighed(self, node: ast.AST, means: list[Operation]) -> Weighed | None:
+        """A mean whose divisor the source tells. What some ranks may not compute, or not as often, is left as it is:
+        weighing takes all of them."""
+        if not isinstance(node, ast.expr) or not all(map(self._come_alike, means)):
+            return None
+        if any(each.region.without_gradients for each in means):
+            return None
+        divisor = Weights(self._program, self._losses.placements, self._learnt).of(node, means)
+        return Weighed(means[0].source, node, divisor) if divisor is not None else None
+
+    def _come_alike(self, operation: Operation) -> bool:
+        """Whether all ranks come to an operation alike: not rank 0 alone, by a test of their own samples, or once for
+        each of their own."""
+        if self._alone.around(operation.node, operation.source) is not None or self._alone.calls(operation):
+            return False
+        for region in operation.region.around():
+            if region.kind == "loop" and region in self._losses.placements.sample_loops:
+                return False
+            if region.kind == "branch" or region.kind == "loop" and isinstance(region.node, ast.While):
+                if not self._is_decided_alike(region):
+                    return False
+        return True
+
+    def _is_decided_alike(self, region: Region) -> bool:
+        lying = self._losses.placements.value(region.subject)
+        return lying is None or isinstance(lying, Replicate) or is_sum(lying) and not is_weighted(lying)
+
+    # sums that are joined
+
+    def _joined_in(self, user: Operation) -> Iterator[Joined]:
+        """The sums and means over a rank's samples that an operation computes with."""
+        for part in read_by(user):
+            whole = self._program.at(part)
+            value = next((each for each in user.operands if covers(whole, each)), whole)
+            if self._is_partial(value):
+                made = self._made(part, user.source, self._losses.placements.value(value))
+                if (found := self._joined(made, user)) is not None:
+                    yield found
+
+    def _is_below(self, node: ast.expr, quotient: Operation) -> bool:
+        """Whether something is what a quotient is divided by."""
+        below = self._program.at(node).operations
+        return len(quotient.inputs) == 2 and not below.isdisjoint(closure(quotient.inputs[1].operations, given))
+
+    def _is_partial(self, value: Value) -> bool:
+        lying = self._losses.placements.value(Value(value.operations))
+        return is_sum(lying) or is_mean(lying) or lying is not None and is_weighted(lying)
+
+    def _joined(self, node: ast.expr, user: Operation) -> Joined | None:
+        made = sorted(self._program.at(node).operations, key=lambda op: op.number)
+        source = next((each.source for each in made if each.node is node), user.source)
+        if not any(self._reduces(each) for each in ast.walk(node)) or source.is_reported(node):
+            return None
+        told = [each for each in made if self._is_partial(Value(frozenset([each])))]
+        if not told or not all(map(self._come_alike, told)):
+            return None
+        lying = self._losses.placements.joint(told)
+        whole = [each for each in made if isinstance(self._lies(each), Replicate)] if is_sum(lying) else []
+        if lying is None or is_weighted(lying) or any(not each.region.without_gradients for each in whole):
+            return None  # a sum of what all ranks have would be another one
+        return Joined(source, node, lying, bool(whole), self._is_array(node), self._is_number(node))
+
+    def _reduces(self, node: ast.AST) -> bool:
+        """Whether it is here that a sum or mean is taken of samples, or these are counted."""
+        made = self._program.at(node).operations if isinstance(node, (ast.Call, ast.Subscript)) else ()
+        return any(self._is_partial(Value(frozenset([op]))) and not self._is_given_partial(op) for op in made)
+
+    def _is_given_partial(self, operation: Operation) -> bool:
+        return any(self._is_partial(Value(frozenset([each]))) for each in given(operation))
+
+    def _made(self, node: ast.expr, source: Source, lying: Placement | None) -> ast.expr:
+        """What a name is bound to, in the one place where it is: of `2 * inter + smooth`, what `inter` is."""
+        linear = (ast.Mult, ast.Div, ast.Add, ast.Sub) if is_mean(lying) else (ast.Mult, ast.Div)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, linear):
+            sides = [each for each in (node.left, node.right) if not self._is_alike(each)]
+            divided = isinstance(node.op, ast.Div) and sides[:1] != [node.left]
+            if len(sides) == 1 and self._lies_alike(sides[0], lying) and not divided:
+                return self._made(sides[0], source, lying)
+        if isinstance(node, ast.Call) and last_name(node.func) in BOUNDING | REPEATING:
+            inner = [each for each in parts_of(node) if self._lies_alike(each, lying)]
+            if len(inner) == 1:
+                return self._made(inner[0], source, lying)
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            made = {each.node for each in self._program.at(node).operations if not self._losses.placements.begins(each)}
+            if len(made) == 1 and isinstance(one := made.pop(), ast.expr) and one is not node:
+                bound = isinstance(source.parents.get(one), ast.Assign)
+                here = bound and source.function(one) is source.function(node)
+                if here or bound and isinstance(one, ast.Call) and self._reduces(one):  # `mean, variance = self.of(x)`
+                    return self._made(one, source, lying) if isinstance(one, ast.Call) else one
+        return node
+
+    def _is_alike(self, node: ast.expr) -> bool:
+        return self._losses.placements.value(self._program.at(node)) in (None, Replicate())
+
+    def _lies_alike(self, node: ast.expr, lying: Placement | None) -> bool:
+        """Whether it is such a sum or mean, in some context."""
+        found = [self._lies(each) for each in self._program.at(node).operations]
+        return any(isinstance(e, Partial) and isinstance(lying, Partial) and e.reduce == lying.reduce for e in found)
+
+    def _is_array(self, node: ast.expr) -> bool:
+        """Whether NumPy makes it: `np.bincount(labels.numpy())`, `np.tile(sums, 3).transpose()`."""
+        calls = (each for each in ast.walk(node) if isinstance(each, ast.Call))
+        return any(op.name.startswith("numpy.") for each in calls for op in self._program.at(each).operations)
+
+    def _is_number(self, node: ast.expr) -> bool:
+        """Whether it is a number of Python: `errors.numel()`, `sum(len(target["boxes"]) for target in targets)`,
+        `sum(sizes)` after `sizes = [len(each) for each in boxes]`."""
+        names = {each.name.rpartition(".")[2] for each in self._program.at(node).operations}
+        if names <= {"numel", "nelement", "len"}:
+            return bool(names)
+        if names != {"sum"} or not all(each.name == "builtins.sum" for each in self._program.at(node).operations):
+            return False
+        listed = {type(each.node): each for op in self._program.at(node).operations for each in held_by(op)}
+        return bool(listed) and all(_is_plain_number(each.node) for each in listed.values())
+
+
+def held_by(operation: Operation) -> list[Operation]:
+    """What is in the list that an operation is given."""
+    return [each for value in operation.inputs[:1] for each in held(Value(things=value.things))]
+
+
+def _is_plain_number(node: ast.AST) -> bool:
+    """`len(boxes)`, `boxes.shape[0]`, `mask.sum().item()`, `int(mask.sum())`"""
+    if isinstance(node, ast.IfExp):
+        return _is_plain_number(node.body) and _is_plain_number(node.orelse)
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    return isinstance(node, ast.Constant) or isinstance(node, ast.Call) and last_name(node.func) in NUMBERS
