@@ -50,6 +50,13 @@ def join_batch_statistic(script: TrainingScript, context: Context) -> Iterator[F
     for each in script.joined:
         d, imports = dist(context, each.source)
         torch, torch_import = imported(context, each.source, "torch")
+        if each.spread is Spread.COUNT:
+            ranks = f"{d}.get_world_size()"
+            ranks = ranks if each.switch is None else f"({ranks} if {each.switch.replace('torch', torch)} else 1)"
+            needed = torch_import if each.switch is not None else ()
+            fix = Fix((*imports, *needed, *planned(each.source, WrapExpr(each.node, f"{{}} * {ranks}"))))
+            yield Finding(each.source, each.node, "the loss is computed from how many samples a rank has", fix)
+            continue
         helper = defined(script, each.source, JOIN.replace("{d}", d).replace("{torch}", torch))
         name = "SumOverRanks.apply"
         if each.switch is not None:

@@ -246,7 +246,8 @@ def _modelled(
 
     second, before, _ = reduced(again, plan, second, training=True)
     plan = replace(plan, reduced=plan.reduced | {each.node for each in before})
-    even, joined = ([], ()) if by_hand else whole_losses(second, again.program, losses(again.program, second, plan))
+    second = again(plan)
+    even, joined = ([], ()) if by_hand else whole_losses(again, second, partial(losses, again.program, second, plan))
     plan = replace(plan, weighed=_nodes(even), joined=_nodes(joined))
     run, reductions, leftover = reduced(again, plan, again(plan))
     reductions = [*before, *reductions]

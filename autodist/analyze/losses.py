@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from typing import TypeGuard
@@ -12,12 +12,11 @@ from autodist import collation
 from autodist.analyze.launched import is_distributed
 from autodist.borrowed import departed
 from autodist.collation import Rows
-from autodist.interpreter import Event, Interpreter
+from autodist.interpreter import Event, Interpreter, Runs
 from autodist.losses import pairing, row_numbers, scaling
 from autodist.losses.own_gradients import OwnGradient, is_of, own_gradients
 from autodist.naming import rank_zero_statements
 from autodist.origins import learnt_from, upstream
-from autodist.program import Program
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site, TrainingScript, Weighed
 from autodist.solve import gradients
@@ -42,17 +41,33 @@ ENDS = frozenset(
 """Kinds of events by which a value has an effect."""
 
 
-def whole_losses(run: Interpreter, program: Program, losses: Losses) -> tuple[list[Weighed], tuple[Reduction, ...]]:
+def whole_losses(
+    again: Runs, run: Interpreter, losses: Callable[[], Losses]
+) -> tuple[list[Weighed], tuple[Reduction, ...]]:
     """What makes losses those of the whole batch that no mean over the ranks is: means that are weighed, sums and
-    means that are joined."""
+    means that are joined. Where the graph does not tell, what values are decides, under that plan."""
     alone = Alone(frozenset(site.node for site in rank_zero_statements(run)))
-    mends = Gradients(program, losses, alone).mended()
+    found = Gradients(again.program, losses(), alone).mended()
+    left = {each.node for each in run.of("backward")} - found.keys()
+    if left:
+        more = Gradients(again.program, losses(), alone).mended(left)
+        nodes = {kind: frozenset(m.node for ms in more.values() for m in ms if isinstance(m, kind)) for kind in KINDS}
+        if any(more.get(each) for each in left):
+            other = again(replace(run.plan, weighed=nodes[gradients.Weighed], joined=nodes[gradients.Joined]))
+            settled = {e.node for e in other.of("backward")} - {
+                e.node for e in other.of("backward") if not pairing.is_settled(e, other)
+            }
+            found |= {each: more[each] for each in left & settled if each in more}
+    mends = {(type(each), each.node): each for several in found.values() for each in several}.values()
     weighed = [
         Weighed(each.source, each.node, each.divisor.code, each.divisor.rows, each.divisor.name)
         for each in mends
         if isinstance(each, gradients.Weighed)
     ]
     return weighed, tuple(_reduction(each) for each in mends if isinstance(each, gradients.Joined))
+
+
+KINDS = (gradients.Weighed, gradients.Joined)
 
 
 def _reduction(each: gradients.Joined) -> Reduction:

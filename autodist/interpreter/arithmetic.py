@@ -311,8 +311,8 @@ class Arithmetic(Evaluation):
                 if self._adds_to_losses(op, rows):
                     continue
                 if rows.spread is ROWS and value.spread in (MEAN, SUM) and not value.things:
-                    steady = not self._forward and not value.models and isinstance(side, (ast.Call, ast.Name))
-                    self.event("statistic" if steady else "joinable", side, scope, value)
+                    if not self._forward and not value.models and isinstance(side, (ast.Call, ast.Name)):
+                        self.event("statistic", side, scope, value)
                 elif (
                     self._steers(op, rows, value, side is sides[0])
                     and isinstance(side, (ast.Call, ast.Name))

@@ -151,7 +151,7 @@ class Calls(Methods, AutogradFunctions):
         if self.plan.wholes is None and (base is not None or args):
             results = [self.past_lengths(node, base, union(results), scope)]
         if last_part(node.func) == "mean" and self.plan.wholes is None and (base is not None or args):
-            results = [self._mean(union(results), node, callee, base, scope)]
+            results = [self._mean(union(results), node)]
         if last_part(node.func) == "topk" and union(results).spread is ROWS:
             bound = base is not None and not base.things
             share = argument(node, "k", 0 if bound else 1)

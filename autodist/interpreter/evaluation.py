@@ -64,7 +64,6 @@ BILINEAR = frozenset("mul multiply dot vdot inner outer matmul mm mv bmm einsum 
 OPERATIONS = frozenset([ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Subscript])
 PAIRING = OPERATIONS - {ast.UnaryOp}
 COMPUTING = frozenset([ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Subscript, ast.Call])
-JOINABLE = frozenset([ast.BinOp, ast.Call, ast.UnaryOp])
 OF_ROWS = frozenset([ast.Attribute, ast.Call, ast.Subscript, ast.BinOp])
 ALONG_AXES = (ROWS, Spread.COLUMNS)
 
@@ -108,8 +107,6 @@ class Evaluation(Single, Overloads):
             self.event("joined", node, scope, value)
             if value.spread is MEAN or value.spread is SUM and not self._no_grad:
                 value = value.but(spread=SAME)
-        elif value.spread is LOCAL and kind in JOINABLE:
-            self._note_joinable(node, scope)
         if operates and value.spread.is_local and plan.wholes is None:
             value = self._with_axes(node, value, scope)
             if not self._no_grad and self._goes_along_samples(node):
@@ -473,21 +470,6 @@ class Evaluation(Single, Overloads):
             return calls.is_entered(node, self._lately) or last_name(node.func) in LINEAR
         return not isinstance(node, ast.Compare)
 
-    def _note_joinable(self, node: ast.expr, scope: Scope) -> None:
-        """Note sums and means over a batch from which something is computed that is neither."""
-        if isinstance(node, ast.Call) and any(isinstance(t, Function) for t in self._lately(node.func).things):
-            return  # noted inside
-        values = {child: self._lately(child) for child in children_of(node)}
-        kinds = {value.spread for value in values.values()}
-        added = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub))
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and kinds == {SUM}:
-            del values[node.left]  # over the sum of all ranks it is a sum
-        for child, value in values.items():
-            if added and (LOCAL in kinds or value.spread is MEAN):
-                continue  # the other term is the reason, and a mean goes with what is the same everywhere
-            if value.spread in (MEAN, SUM) and not value.things:
-                self.event("joinable", child, scope, value)
-
     def _gone_by(self, node: ast.Call | ast.Subscript) -> list[ast.expr]:
         """What a result goes by: an index, and what a function or layer is given; of others, what has no name, since an
         object may hold a loss by its name, `CausalLMOutput(loss=loss, logits=logits)`."""
@@ -507,8 +489,6 @@ class Evaluation(Single, Overloads):
             held = self._lately(part)
             if held.things or held.spread not in (MEAN, LOCAL) or not self._depends_on_mean(part):
                 continue
-            if held.spread is MEAN:
-                self.event("joinable", part, scope, held)
             self.event("batch_statistic", part, scope)
 
     def _depends_on_mean(self, node: ast.expr, depth: int = 4) -> bool:

@@ -13,7 +13,7 @@ from autodist.source import argument, walk
 from autodist.spread import LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import facts, picking
 from autodist.tensors.calls import number_of
-from autodist.values import NOTHING, SETTLED, External, Object, Scope, Trimmed, Value, constant, union
+from autodist.values import NOTHING, SETTLED, Object, Scope, Trimmed, Value, constant, union
 
 CONNECTIONIST = frozenset(["CTCLoss", "ctc_loss"])
 """Losses that are told how long samples are, and divide each by how long its own labels are."""
@@ -53,13 +53,10 @@ def name_of_loss(node: ast.Call, module: Value) -> str:
 class Losses(Contents):
     """What losses are of."""
 
-    def _mean(self, result: Value, node: ast.Call, callee: Value, base: Value | None, scope: Scope) -> Value:
-        """`each[keep].mean()`, noted where ranks have different numbers of them."""
-        if result.spread is not MEAN or self.uneven(result) is None:
-            return result
-        method = not any(isinstance(t, External) for t in callee.things)
-        self.event("mean_loss", node, scope, result, constant(method))
-        return self._evened(result, node) if node in self.plan.weighed else result
+    def _mean(self, result: Value, node: ast.Call) -> Value:
+        """`each[keep].mean()`, of which ranks have different numbers."""
+        uneven = result.spread is MEAN and self.uneven(result) is not None
+        return self._evened(result, node) if uneven and node in self.plan.weighed else result
 
     def _loss(self, options: Mapping[str, Value], call: ast.Call, values: Sequence[Value], _: Any) -> Value:
         """The spread of a loss of torch, by its reduction."""
@@ -117,7 +114,6 @@ class Losses(Contents):
             return loss  # of each sample by its own length
         target = next((v for v in (keywords.get("target"), *args[1::-1]) if v is not None), NOTHING)
         chosen = next((v for v in (*args[:2], *keywords.values()) if picking.picks(v) is not None), target)
-        self.event("mean_loss", node, scope, chosen, module)
         if not {"ignore_index"} & {*keywords, *(k for t in module.things if isinstance(t, Object) for k in t.keywords)}:
             self._note_trimmed(target, scope)
         if not self._no_grad and node not in self.plan.weighed and self.uneven(chosen, target=True):

@@ -223,14 +223,6 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             made=(before.made | {(scope.source, node.value)}) if spread.is_local else frozenset(),
             weights=before.weights | change.weights,
         )
-        if spread is LOCAL and isinstance(node.op, (ast.Add, ast.Sub)):
-            self._note_joinable_terms(node, before, change, scope)
-        if (
-            isinstance(node.op, ast.Div)
-            and before.spread is change.spread is SUM
-            and not (before.things or change.things)
-        ):
-            self.event("joinable", node.value, scope, change)  # over the sum of all ranks it is a sum
         if node in self.plan.reduced:
             value = NOTHING
         if value.origins:
@@ -241,16 +233,6 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             self._note_changes(node.target, [(scope.source, node.value)], scope)
         if isinstance(node.target, ast.Subscript):
             self._count_up(node.target, [node.value], scope)
-
-    def _note_joinable_terms(self, node: ast.AugAssign, before: Value, change: Value, scope: Scope) -> None:
-        """Note sums over a batch to which something is added that is none: `loss += criterion(out, y)` beside
-        `loss += penalty`."""
-        if change.spread is SUM and not change.things:
-            self.event("joinable", node.value, scope, change)
-        if before.spread is SUM and not before.things:
-            for source, made in before.made:
-                if source is scope.source:
-                    self.event("joinable", made, scope, before)
 
     def _decided_by_rows(self, node: ast.AugAssign, change: Value) -> Value | None:
         """The rows that say whether, or where, something is counted: `if guess == label: right += 1`,

@@ -151,6 +151,9 @@ def join(one: Placement, other: Placement) -> Placement:
     if one == other:
         return one
     for same, either in ((one, other), (other, one)):
+        parts = isinstance(either, Each) and either.loop.startswith(PARTS)
+        if isinstance(same, Each) and isinstance(either, Each) and parts:
+            continue  # a sample, and what is in it
         if isinstance(same, (Replicate, Each)) and isinstance(either, Each):
             return either
         if isinstance(same, Replicate) and isinstance(either, Partial) and either.reduce != "sum":

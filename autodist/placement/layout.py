@@ -56,6 +56,8 @@ def view(call: Call) -> Placement:
                 and call.first.sizes[1:] == call.sizes[2:]
             ):
                 return Shard(1, rows=share(rows_of(call), parts))  # ranks' samples take turns
+            if not fits and at == shard == 1 and len(call.sizes) == 2 and before == (None,) * len(before):
+                return Shard(1, in_parts=merged)  # `scores.transpose(0, 1).reshape(classes, -1)`
             return Shard(at, in_parts=merged) if fits else _behind_others(call, at, len(call.sizes) - 1)
     return call.apart(WRITTEN)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from functools import cache, cached_property
 
 from autodist.placement.call import ROWS
 from autodist.placement.in_place import InPlace
-from autodist.placement.lattice import Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.program import FIELDS, Operation, Value, closure, held
 from autodist.source import Source, last_name, walk
 
@@ -16,11 +17,18 @@ DETECTORS = frozenset(["boxes", "pictures"])
 """The kinds of models that hand out a dict of losses where they are given targets."""
 COUNTED = frozenset("words next_words pixels".split())
 """The kinds of models whose losses are means over labels that are not left out, which a batch has at hand."""
+FUNCTIONS = ("scipy.", "sklearn.metrics.")
+"""Beginnings of the names of functions that compute what they are given, and keep nothing of it."""
 LOSSES = frozenset(["loss", "loss_function"])
 OF_DICTS = ("torch.Tensor.items", "torch.Tensor.values", "torch.Tensor.get", "torch.Tensor.pop")
 """Methods by which a batch gives its fields."""
 OWN = "what a model counts of "
 """Begins the names of what models of libraries take the mean over, `words` of the catalog of their losses."""
+OF_GRAPHS = ("torch_geometric.", "dgl.")
+"""Beginnings of the names of loaders whose batches are graphs, joined to one."""
+FIELDS_OF_NODES = frozenset("x pos edge_index edge_attr edge_weight".split())
+NODES = "nodes"
+"""Counts the nodes of a batch, of which graphs have different numbers."""
 VIEWED = ("iterate", "getitem")
 
 
@@ -40,9 +48,13 @@ class Opaque(InPlace):
         mixed = next((each for each in apart if isinstance(each, PerRank)), None)
         if mixed is not None:
             return mixed
+        if operation.owner is None and operation.name.startswith(FUNCTIONS) and len({*apart}) == 1:
+            if isinstance(apart[0], Each):
+                return apart[0]  # of one sample alone
         if operation.inputs and (field := self._field(operation.inputs[0], operation)) is not None:
             return field
-        if all(each == Shard(0) for each in apart):
+        rows = {each.rows for each in apart if isinstance(each, Shard)} - {ROWS}
+        if all(isinstance(each, Shard) and replace(each, rows=ROWS) == Shard(0) for each in apart) and len(rows) < 2:
             if self._roles(operation) & LOSSES:
                 return self._loss(operation, "mean")
             if "log_likelihood" in self._roles(operation):
@@ -50,7 +62,7 @@ class Opaque(InPlace):
             if self._is_model(operation):
                 own = self._own_loss(operation)
                 hands_out = own in DETECTORS and len(operation.inputs) > 1
-                return _mean_over(own) if hands_out else Shard(0)
+                return _mean_over(own) if hands_out else Shard(0, rows=next(iter(rows), ROWS))
         return PerRank(operation.name, NOT_KNOWN)
 
     def _loss(self, operation: Operation, usual: str) -> Placement:
@@ -78,7 +90,9 @@ class Opaque(InPlace):
     def _field(self, of: Value, operation: Operation) -> Placement | None:
         """An output of a model of a library, or a field of a batch that is no tensor, by its name or place."""
         if self._are_fields(of):
-            return self._operand(of)
+            lying = self._operand(of)
+            nodes = isinstance(lying, Shard) and self._is_of_nodes(of, operation)
+            return replace(lying, rows=NODES) if nodes and isinstance(lying, Shard) else lying
         models = [each for each in of.operations if self._is_model(each) and self._table.find(each.name) is None]
         if not models or len(models) < len(of.operations):
             return None
@@ -89,6 +103,12 @@ class Opaque(InPlace):
         if named != "loss" and not (named == 0 and any(map(_is_given_labels, models))):
             return lying
         return _mean_over(next(filter(None, map(self._own_loss, models)), ""))
+
+    @staticmethod
+    def _is_of_nodes(of: Value, operation: Operation) -> bool:
+        """Whether it has an entry for each node of the graphs of a batch: `data.x`. Labels may be of graphs."""
+        graphs = all(str(getattr(each.owner, "name", "")).startswith(OF_GRAPHS) for each in of.operations)
+        return graphs and operation.name.rpartition(".")[2] in FIELDS_OF_NODES
 
     def _are_fields(self, value: Value) -> bool:
         """Whether it is a batch that is no tensor, or fields of it: `batch`, `batch.items()`, `batch.pop("labels")`"""

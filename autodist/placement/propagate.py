@@ -134,7 +134,7 @@ class _Propagation(Opaque):
 
     def _result(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         if operation.name in SOURCES:
-            return self._plan.sharded(operation), self._batch_sizes(operation)
+            return self._without_some(operation, self._plan.sharded(operation)), self._batch_sizes(operation)
         if operation.name == DRAWN:
             return (Partial("sum", ROWS) if isinstance(self._plan.sharded(operation), Shard) else Replicate()), ()
         if operation.name == SAMPLE:
@@ -210,6 +210,14 @@ class _Propagation(Opaque):
                 self._found.size(operation.inputs[0]) if operation.inputs else None
             )
         return self._known(operation, known)
+
+    def _without_some(self, operation: Operation, lying: Placement) -> Placement:
+        """How a batch lies of which a `collate_fn` leaves out samples, by what these are."""
+        by = operation.keywords.get("picked", Value())
+        apart = sorted(each.number for each in by.operations if self._found.of.get(each, Replicate()) != Replicate())
+        return (
+            replace(lying, rows=",".join(f"%{each}" for each in apart)) if apart and isinstance(lying, Shard) else lying
+        )
 
     def _batch_sizes(self, operation: Operation) -> Sizes:
         given = operation.inputs[0] if operation.inputs else Value()
@@ -331,7 +339,7 @@ class _Propagation(Opaque):
         if isinstance(placement, Each) and isinstance(self._operand(key) or Replicate(), (Each, Replicate)):
             whole = Replicate(), self._found.size(base), key, lambda each: Replicate(), self._found.size
             several = len(arguments.keys_of(key)) > 1
-            several |= key.is_constant and not isinstance(key.constant, str)
+            several |= key.constant in (None, Ellipsis)
             several |= key.operation is not None and key.operation.name == "builtins.slice"
             return placement, subscript(*whole)[1] if several else None  # of one sample, by what is that sample's
 
@@ -471,6 +479,9 @@ class _Propagation(Opaque):
             placement = self._longest(operation, operation.inputs[0], at % call.first.axes if call.first.axes else at)
         if known.parameters.get("compares") and not alike and all(map(is_list, operation.inputs)):
             return PerRank(known.name, "it compares lists of all samples"), ()
+        if known.cls == "view" and isinstance(placement, Shard) and placement.axis < len(told):
+            if rows_told := counted(self._operand(told[placement.axis])):
+                placement = replace(placement, rows=rows_told)  # `torch.tensor(words).view(len(batch), -1)`
         if operation in self._cyclic and known.cls == "add":
             placement = self._accumulated(operation, call, placement)
         return placement, result_sizes(known, operation.name, call, tuple(sizes))

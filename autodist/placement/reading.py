@@ -112,7 +112,8 @@ class Reading:
 
     def _rows_in(self, value: Value) -> str:
         """What counts the elements of a list that has one for each of a rank's samples."""
-        one = self._found.joint(held(value))
+        inside = {op for each in value.things for part in getattr(each, "contents", tuple)() for op in part.operations}
+        one = self._found.joint(value.operations or inside)  # those in lists of lists count nothing
         told = one.loop if isinstance(one, Each) and one.loop not in ("range", "loader") else ROWS
         told = f"number of {PIECES}" if told == PIECES else told
         return self._picked(value) or told
@@ -282,7 +283,7 @@ class Reading:
             return Shard(axis, rows=self._rows_in(operation.inputs[0])), (*sizes[1:], None) if sizes else None
         of = ",".join(sorted(f"%{each.number}" for each in held(operation.inputs[0])))
         each = sizes[axis + 1] if sizes is not None and len(sizes) > axis + 1 else None
-        alike = each is not None or all(map(self._is_row, held(operation.inputs[0])))
+        alike = each not in (None, OTHER_SIZE) or all(map(self._is_row, held(operation.inputs[0])))
         rows = self._rows_in(operation.inputs[0]) if alike else f"pieces of {of}"
         laid = Shard(axis, rows=rows, in_parts=alike and each != 1)
         return laid, (*sizes[1 : axis + 1], None, *sizes[axis + 2 :]) if sizes else None

@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from autodist.placement import Partial, PerRank, Placement, Replicate
+from autodist import operations
+from autodist.placement import Partial, PerRank, Placement, Replicate, Shard
 from autodist.program import Operation, Program, Region, Value, closure, held, joined
 from autodist.solve.alone import Alone
 from autodist.solve.cuts import made_global
@@ -29,7 +30,8 @@ ROUNDS = 8
 """Sums of what is computed from other sums are found once those are taken over all ranks."""
 BOUNDING = frozenset("clamp clamp_min max maximum item float int".split())
 """What keeps a number from being too small, or makes it one of Python: of all ranks it is to be bounded once."""
-REPEATING = frozenset("expand expand_as repeat".split())
+REPEATING = frozenset("expand expand_as repeat sum mean".split())
+"""What gives a sum several times, or adds up several."""
 NUMBERS = frozenset("len int float item numel size".split())
 """What gives a number of Python."""
 
@@ -69,19 +71,22 @@ class Gradients:
         self._learnt = Steps(program).differentiated
         self._region = program.operations[0].region if program.operations else None
 
-    def mended(self) -> list[Mend]:
-        """All that is weighed or joined so that losses are exact. Nothing is done in vain."""
+    def mended(self, taken: Collection[ast.AST] = ()) -> dict[ast.AST, list[Mend]]:
+        """What is weighed or joined so that losses are exact, by their backward passes: nothing is done in vain. On the
+        way to those that are ``taken`` for known, what is not known is as if it left samples apart."""
         found: dict[Key, Mend] = {}
+        passes: dict[ast.AST, list[Mend]] = {}
         for node in dict.fromkeys(each.node for each in self._losses.backward):
             before = self._losses.plan, self._losses.placements
-            more = self._mended(node, found)
+            more = self._mended(node, found, node in taken)
             if more is None:
                 self._losses.plan, self._losses.placements = before
             else:
                 found |= more
-        return list(found.values())
+                passes[node] = [*more.values()]
+        return passes
 
-    def _mended(self, node: ast.AST, before: dict[Key, Mend]) -> dict[Key, Mend] | None:
+    def _mended(self, node: ast.AST, before: dict[Key, Mend], is_taken: bool) -> dict[Key, Mend] | None:
         """What makes the loss of one backward pass exact; None if nothing does."""
         ends = [op for each in self._losses.backward if each.node is node for op in held(joined(each.inputs[:1]))]
         found: dict[Key, Mend] = {}
@@ -89,9 +94,9 @@ class Gradients:
             lost = [each for each in ends if self._is_lost(each)]
             if not lost:
                 return found
-            first = {(type(each), each.node): each for each in self._first(lost)}
+            first: dict[Key, Mend] = {(type(each), each.node): each for each in self._first(lost)}
             fresh = {key: each for key, each in first.items() if key not in found and key not in before}
-            if not fresh and not self._count_all(lost):
+            if not fresh and not self._count_all(lost) and not (is_taken and self._take_apart(lost)):
                 return None
             found |= fresh
             self._take([*fresh.values()])
@@ -106,9 +111,15 @@ class Gradients:
         return isinstance(lying, PerRank) or lying is not None and is_weighted(lying)
 
     def _firsts(self, lost: Iterable[Operation]) -> list[Operation]:
-        """Where losses got lost: of what is not."""
+        """Where losses got lost: of what is not, or of what an earlier round has left."""
         above = closure(lost, lambda op: filter(self._is_lost, given(op)))
-        return sorted((op for op in above if not any(map(self._is_lost, given(op) - {op}))), key=lambda op: op.number)
+        together = {op: group for group in self._program.cycles for op in group}
+
+        def begins(operation: Operation) -> bool:
+            rest = given(operation) - together.get(operation, frozenset([operation]))
+            return not any(map(self._is_lost, rest))
+
+        return sorted(filter(begins, above), key=lambda op: op.number)
 
     def _first(self, lost: Iterable[Operation]) -> Iterator[Mend]:
         """What to weigh or to join where losses got lost: of what is not lost itself."""
@@ -133,9 +144,15 @@ class Gradients:
             for each in self._firsts(lost)
             if isinstance(self._lies(each), PerRank) and len(each.inputs) == 2
             for op in each.inputs[1].operations
-            if is_number_of_samples(self._lies(op)) and self._losses.placements.value(each.inputs[0]) == Replicate()
+            if _counts_samples(self._lies(op)) and self._losses.placements.value(each.inputs[0]) == Replicate()
         }
         self._losses.replan(self._losses.plan, dict.fromkeys(found, Replicate()))
+        return bool(found)
+
+    def _take_apart(self, lost: Iterable[Operation]) -> bool:
+        """Take what made losses different on each rank as if it left samples apart. Whether there is anything."""
+        found = [each for each in self._firsts(lost) if isinstance(self._lies(each), PerRank)]
+        self._losses.replan(self._losses.plan, dict.fromkeys(found, Shard(0)))
         return bool(found)
 
     def _take(self, mends: Collection[Mend]) -> None:
@@ -143,9 +160,8 @@ class Gradients:
         losses, region = self._losses, self._region
         assert region is not None
         demand = Demand("loss", self._program.operations[0])
-        cuts = [
-            Cut(each.source, each.node, each.placement, demand, region) for each in mends if isinstance(each, Joined)
-        ]
+        sums = [each for each in mends if isinstance(each, Joined)]
+        cuts = [Cut(each.source, each.node, each.placement, demand, region) for each in sums]
         placed: dict[Operation, Placement] = {
             op: MEAN
             for each in mends
@@ -160,8 +176,8 @@ class Gradients:
         weighing takes all of them."""
         if not isinstance(node, ast.expr) or not all(map(self._come_alike, means)):
             return None
-        if any(each.region.without_gradients for each in means):
-            return None
+        if any(each.region.without_gradients for each in means) or self._learnt.isdisjoint(means):
+            return None  # of numbers that no gradient flows through each is made that of all ranks
         divisor = Weights(self._program, self._losses.placements, self._learnt).of(node, means)
         return Weighed(means[0].source, node, divisor) if divisor is not None else None
 
@@ -193,6 +209,10 @@ class Gradients:
                 made = self._made(part, user.source, self._losses.placements.value(value))
                 if (found := self._joined(made, user)) is not None:
                     yield found
+        if isinstance(user.node, ast.AugAssign):  # `loss += penalty`
+            for op in user.inputs[0].operations if self._is_partial(user.inputs[0]) else ():
+                if isinstance(op.node, ast.expr) and (found := self._joined(op.node, user)) is not None:
+                    yield found
 
     def _is_below(self, node: ast.expr, quotient: Operation) -> bool:
         """Whether something is what a quotient is divided by."""
@@ -209,6 +229,8 @@ class Gradients:
         if not any(self._reduces(each) for each in ast.walk(node)) or source.is_reported(node):
             return None
         told = [each for each in made if self._is_partial(Value(frozenset([each])))]
+        if user not in self._learnt and all(map(self._measures, told)):
+            return None  # tensors are laid out by how many numbers a rank has
         if not told or not all(map(self._come_alike, told)):
             return None
         lying = self._losses.placements.joint(told)
@@ -216,6 +238,11 @@ class Gradients:
         if lying is None or is_weighted(lying) or any(not each.region.without_gradients for each in whole):
             return None  # a sum of what all ranks have would be another one
         return Joined(source, node, lying, bool(whole), self._is_array(node), self._is_number(node))
+
+    def _measures(self, operation: Operation) -> bool:
+        """Whether it tells how large a tensor is: `x.numel()`"""
+        known = operations.load().find(operation.name)
+        return known is not None and known.cls == "length"
 
     def _reduces(self, node: ast.AST) -> bool:
         """Whether it is here that a sum or mean is taken of samples, or these are counted."""
@@ -269,6 +296,11 @@ class Gradients:
             return False
         listed = {type(each.node): each for op in self._program.at(node).operations for each in held_by(op)}
         return bool(listed) and all(_is_plain_number(each.node) for each in listed.values())
+
+
+def _counts_samples(lying: Placement | None) -> bool:
+    """Whether it is how many samples a rank has, or as many times that as all ranks."""
+    return is_sum(lying) and is_number_of_samples(lying)
 
 
 def held_by(operation: Operation) -> list[Operation]:

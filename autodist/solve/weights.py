@@ -131,7 +131,7 @@ class Weights:
         one = f"is {kinds[0]}" if len(kinds) == 1 else f"in ({', '.join(kinds)})"
         count = f"({count})" if " if " in count else count
         code = _bracketed(source, target)
-        return Divisor(f"{count} if type({source.code(node.func)}) {one} else {code}.numel()")
+        return Divisor(f"{count} if type({source.code(_called(node))}) {one} else {code}.numel()")
 
     @staticmethod
     def _count(code: str, options: dict[str, str], is_optional: bool) -> str:
@@ -147,7 +147,7 @@ class Weights:
     def _others(self, node: ast.Call, means: Sequence[Operation]) -> bool:
         """Whether the same call may be one of another loss, which has no such options: `criterion(out, y)`"""
         owners = {each.owner for each in means}
-        things = self._program.at(node.func).things
+        things = self._program.at(_called(node)).things
         made = [each for each in things if isinstance(each, Object) and each not in owners]
         other = any(each.cls or each.name != means[0].name for each in made)
         return other or None not in owners and any(not isinstance(each, Object) for each in things)
@@ -156,7 +156,7 @@ class Weights:
         """Whether the weights of the classes may be None."""
         known = self._table.find(means[0].name)
         told = [option(each, known, "weight") for each in means] if known is not None else []
-        called = [each for each in self._program.at(node.func).things if isinstance(each, Object)]
+        called = [each for each in self._program.at(_called(node)).things if isinstance(each, Object)]
         alike = [each for each in called if not each.cls and each.name.rpartition(".")[2] in CLASSIFYING]
         without = len(alike) > len(means) or any(not is_set(each) for each in told)
         return without or any((type(None), None) in each.constants for each in told if each is not None)
@@ -176,8 +176,8 @@ class Weights:
 
     def _of_module(self, node: ast.Call, means: Sequence[Operation], name: str) -> str:
         """`criterion.weight`; not of one that is made at once, `nn.NLLLoss(w)(output, y)`, or may be a sum."""
-        called = node.func.value if isinstance(node.func, ast.Attribute) and node.func.attr == "forward" else node.func
-        owners = [each for each in self._program.at(node.func).things if isinstance(each, Object)]
+        called = _called(node)
+        owners = [each for each in self._program.at(_called(node)).things if isinstance(each, Object)]
         reductions = [option_.constant for each in owners if (option_ := each.argument("reduction", 4)) is not None]
         told = isinstance(called, (ast.Name, ast.Attribute)) and all(each == "mean" for each in reductions)
         return f"{means[0].source.code(called)}.{name}" if told else UNTOLD
@@ -193,7 +193,7 @@ class Weights:
         unpacked = [each.value for each in node.keywords if each.arg is None]  # `**options`
         if unpacked:
             return f'{source.code(unpacked[0])}["{name}"]' if is_plain(unpacked[0]) else UNTOLD
-        things = self._program.at(node.func).things
+        things = self._program.at(_called(node)).things
         preset = len(things) == 1 and all(isinstance(each, Preset) for each in things)
         named_ = isinstance(node.func, (ast.Name, ast.Attribute))
         return f'{source.code(node.func)}.keywords["{name}"]' if preset and named_ else UNTOLD
@@ -308,6 +308,11 @@ def is_plain(node: ast.expr, forms: frozenset[str] = FORMS) -> bool:
     plain = (ast.Attribute, ast.Subscript, ast.Slice, ast.Tuple, ast.UnaryOp, ast.BinOp, ast.Compare)
     parts = (each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr))
     return isinstance(node, plain) and all(is_plain(each, forms) for each in parts)
+
+
+def _called(call: ast.Call) -> ast.expr:
+    """What is called: `criterion` of `criterion.forward(out, y)`"""
+    return call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "forward" else call.func
 
 
 def _target(call: ast.Call) -> ast.expr | None:

@@ -232,6 +232,8 @@ class Containers(Names):
         """Note what decides how much is put into a list, or taken off it, here."""
         later = self.guards[len(made.guards) :]
         made.pick(joined(each.subject if each.kind == "branch" else picked_by(each.subject) for each in later))
+        loop = next((each.node for each in reversed(later) if each.kind == "loop"), None)
+        made.pick(joined(map(self.program.at, _tests_ahead(loop))))
         for container, key in made.found_in.items():  # `lists[label].append(x)`
             made.pick(key)
             if container is not None:
@@ -517,3 +519,10 @@ def _targets(statement: ast.stmt) -> list[ast.expr]:
 def keyed(entries: Map[str, Value], guards: Any) -> dict[Any, Slot]:
     """The entries of a dict that is made of keywords."""
     return {key: Slot(value, guards) for key, value in entries.items()}
+
+
+def _tests_ahead(loop: ast.AST | None) -> list[ast.expr]:
+    """The tests by which a loop goes on to its next round: `if text is None: continue`"""
+    body = loop.body if isinstance(loop, (ast.For, ast.While)) else []
+    tests = [each for each in body if isinstance(each, ast.If)]
+    return [each.test for each in tests if any(isinstance(part, ast.Continue) for part in each.body)]

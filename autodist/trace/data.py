@@ -9,7 +9,7 @@ from autodist.program import BATCH, CHOSEN, EMPTY, FIELDS, SAMPLE, Operation, Va
 from autodist.trace.attributes import ordered
 from autodist.trace.names import thing
 from autodist.trace.objects import Objects
-from autodist.trace.things import Frame, Function, Mapping, Object, Sequence
+from autodist.trace.things import Frame, Function, Mapping, Object, Sequence, picked_by
 
 TENSORS = "torch.utils.data.TensorDataset"
 HOLDING = ("Subset", "ConcatDataset", "ChainDataset")
@@ -80,27 +80,31 @@ class Data(Objects):
 
     def laid_together(self, samples: Value, node: ast.AST, frame: Frame) -> Value:
         """What `default_collate` makes of a list of samples: a tensor of each of their fields."""
-        return self._fields_of(self.element(samples, node, frame), node, frame, ())
+        return self._fields_of(self.element(samples, node, frame), node, frame, (), picked_by(samples))
 
-    def _fields_of(self, sample: Value, node: ast.AST, frame: Frame, path: tuple[Any, ...]) -> Value:
+    def _fields_of(
+        self, sample: Value, node: ast.AST, frame: Frame, path: tuple[Any, ...], picked: Value = EMPTY
+    ) -> Value:
         found = EMPTY
         for each in ordered(sample.things) if len(path) < 4 else ():
             if isinstance(each, Sequence) and each.parts is not None:
-                parts = [self._fields_of(part, node, frame, (*path, at)) for at, part in enumerate(each.parts)]
+                parts = [self._fields_of(part, node, frame, (*path, at), picked) for at, part in enumerate(each.parts)]
                 found |= self.listing(node, parts, ("fields", path), kind="list")
             elif isinstance(each, Mapping):
                 made = self.make(node, lambda n, g: Mapping(n, g), ("fields", path))
                 for key, slot in each.entries.items():
-                    self.bind(made, made.entries, key, self._fields_of(slot.value, node, frame, (*path, key)))
+                    self.bind(made, made.entries, key, self._fields_of(slot.value, node, frame, (*path, key), picked))
                 found |= thing(made)
         leaf = Value(sample.operations, sample.constants)
         unseen = [each for each in leaf.operations if each.name == SAMPLE and not each.inputs[0].operations]
         if unseen:  # of a data set of a library, whose samples may have several fields
-            return found | self.record(FIELDS, node, frame, [thing(unseen[0].owner)], owner=unseen[0].owner, tag=path)
+            owner, by = unseen[0].owner, {"picked": picked} if picked != EMPTY else {}
+            return found | self.record(FIELDS, node, frame, [thing(owner)], by, owner=owner, tag=path)
         if leaf:
             listed = self.make(node, lambda n, g: Sequence(n, g), ("samples", path))
             listed.version += listed.anywhere != leaf
             listed.anywhere = leaf
+            listed.pick(picked)
             found |= self.record("torch.stack", node, frame, [thing(listed)], tag=path)
         return found
 

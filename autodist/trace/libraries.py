@@ -176,9 +176,20 @@ class Libraries(Processes):
             if parts is None and fields.operations and not unpacked:  # of rows: one for each column
                 together = self.record("torch.stack", node, frame, [self.sequence(node, None, fields, "rows")])
                 return self.record("torch.Tensor.t", node, frame, [together])
-            listed = [self._stream(node, each, fields, ("field", at)) for at, each in enumerate(parts or ())]
-            return self.sequence(node, listed if parts is not None else None, EMPTY if parts is not None else fields)
+            if parts is None:
+                some = self._stream(node, fields, fields, ("field", "some")) if fields.operations else fields
+                return self.sequence(node, None, self._as_picked(some, node))
+            streams = [self._stream(node, each, fields, ("field", at)) for at, each in enumerate(parts)]
+            return self.sequence(node, [self._as_picked(each, node) for each in streams])
         return self._stream(node, self.listing(node, elements, "row"), joined(inputs))
+
+    def _as_picked(self, fields: Value, node: ast.AST) -> Value:
+        """The same of what has been given some rows and not others: `zip(*filter(whole, batch))`"""
+        starred = [each.value for each in getattr(node, "args", ()) if isinstance(each, ast.Starred)]
+        by = joined(picked_by(self.program.at(each)) for each in starred)
+        for each in fields.things if by != EMPTY else ():
+            each.pick(by)
+        return fields
 
     def record_element(self, value: Value, node: ast.AST, frame: Frame, tag: object) -> Value:
         """An element of one of several things that are gone through side by side."""

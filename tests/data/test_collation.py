@@ -168,7 +168,7 @@ UNEVEN = {
             return torch.cat(words), torch.cat(tags), None
 
 
-        if len(Texts()) > 3:
+        if torch.cuda.is_available():
             collate = stacked
         else:
             collate = joined

@@ -189,7 +189,7 @@ def test_ignored_targets_are_not_weighed_by_dtensor(name: str) -> None:
     )
     way = (Shard(0), Shard(0))
     assert theirs(trial, way) == Partial("mean")
-    assert transfer(operation, trial.call(way, trial.sizes)) == Partial("mean", "those of rows that count")
+    assert transfer(operation, trial.call(way, trial.sizes)) == Partial("mean", "what counts of rows")
     parts = [(output[:2], target[:2]), (output[2:5], target[2:5]), (output[5:], target[5:])]
     means = [function(*each, ignore_index=0).nan_to_num() for each in parts]
     by_rows = sum(mean * len(y) for mean, (_, y) in zip(means, parts, strict=True)) / 8

@@ -62,7 +62,7 @@ def lies(text: str) -> Placement | None:
         ("F.cross_entropy(out, y, reduction='sum')", SUM),
         ("F.cross_entropy(out, y, reduction='none')", Shard(0)),
         ("nn.CrossEntropyLoss()(out, y)", MEAN),
-        ("nn.CrossEntropyLoss(ignore_index=0)(out, y)", Partial("mean", "those of rows that count")),
+        ("nn.CrossEntropyLoss(ignore_index=0)(out, y)", Partial("mean", "what counts of rows")),
         ("F.cross_entropy(out, y) + 0.1 * net.weight.pow(2).sum()", MEAN),
         ("F.cross_entropy(out, y, reduction='sum') / len(x)", MEAN),
         ("F.cross_entropy(out, y) * len(x)", SUM),
