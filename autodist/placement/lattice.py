@@ -159,6 +159,9 @@ def join(one: Placement, other: Placement) -> Placement:
         if isinstance(same, Replicate) and isinstance(either, Partial) and either.reduce != "sum":
             if same.exponent == either.exponent:
                 return either  # the mean, the largest and the smallest of equal values are that value
+    if isinstance(one, Shard) and isinstance(other, Shard) and replace(one, rows="") == replace(other, rows=""):
+        uneven = sorted({each.rows for each in (one, other) if not is_even_number(each.rows)})
+        return replace(one, rows=" or ".join(uneven) or "rows")  # of which ranks may have more or fewer
     if isinstance(one, Partial) and isinstance(other, Partial) and replace(one, weight="") == replace(other, weight=""):
         if one.reduce == "sum":
             return replace(one, weight="")  # a sum all the same, of one number or another

@@ -32,6 +32,8 @@ BOUNDING = frozenset("clamp clamp_min max maximum item float int".split())
 """What keeps a number from being too small, or makes it one of Python: of all ranks it is to be bounded once."""
 REPEATING = frozenset("expand expand_as repeat sum mean".split())
 """What gives a sum several times, or adds up several."""
+LINEAR = frozenset("add same linear reduction squeeze view flatten".split())
+"""Classes of operations of which sums and means over the ranks are those of what they are given."""
 NUMBERS = frozenset("len int float item numel size".split())
 """What gives a number of Python."""
 
@@ -68,7 +70,8 @@ class Gradients:
 
     def __init__(self, program: Program, losses: Losses, alone: Alone) -> None:
         self._program, self._losses, self._alone = program, losses, alone
-        self._learnt = Steps(program).differentiated
+        steps = Steps(program)
+        self._learnt, self._reaching = steps.differentiated, steps.reaching
         self._region = program.operations[0].region if program.operations else None
 
     def mended(self, taken: Collection[ast.AST] = ()) -> dict[ast.AST, list[Mend]]:
@@ -94,6 +97,8 @@ class Gradients:
             lost = [each for each in ends if self._is_lost(each)]
             if not lost:
                 return found
+            if self._average(lost):
+                continue
             first: dict[Key, Mend] = {(type(each), each.node): each for each in self._first(lost)}
             fresh = {key: each for key, each in first.items() if key not in found and key not in before}
             if not fresh and not self._count_all(lost) and not (is_taken and self._take_apart(lost)):
@@ -135,6 +140,33 @@ class Gradients:
         for each in first:
             if isinstance(self._lies(each), PerRank):
                 yield from self._joined_in(each)
+
+    def _average(self, lost: Iterable[Operation]) -> bool:
+        """Take each of a rank's samples with their mean added for samples where another mean is taken of them, which is
+        that of all ranks: `(each + each.mean()).mean()`. Whether there are any."""
+        found = [each for each in self._firsts(lost) if self._adds_mean(each) and self._is_averaged(each)]
+        self._losses.replan(self._losses.plan, dict.fromkeys(found, Shard(0)))
+        return bool(found)
+
+    def _adds_mean(self, operation: Operation) -> bool:
+        known = operations.load().find(operation.name)
+        lying = [self._losses.placements.value(each) for each in operation.inputs]
+        return (
+            known is not None
+            and known.cls == "add"
+            and len(lying) == 2
+            and Shard(0) in lying
+            and any(map(is_mean, lying))
+        )
+
+    def _is_averaged(self, operation: Operation) -> bool:
+        """Whether nothing but sums and means is made of it, up to the losses."""
+        table, ends = operations.load(), {op for each in self._losses.backward for op in held(joined(each.inputs[:1]))}
+        below = closure([operation], lambda op: self._reaching.intersection(self._program.users[op]))
+        known = [table.find(each.name) for each in below]
+        linear = all(each is not None and each.cls in LINEAR for each in known)
+        summed = all(each is None or each.cls != "reduction" or each.kind in ("mean", "sum") for each in known)
+        return linear and summed and not below.isdisjoint(ends)
 
     def _count_all(self, lost: Iterable[Operation]) -> bool:
         """Take numbers of samples for those of all ranks by which something is divided that is: they become so where
