@@ -18,6 +18,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 TORCH ?= torch==2.13.0
+TESTERS ?= $(shell $(PYTHON) -c "import os; print(len(os.sched_getaffinity(0)) + 1)" 2>/dev/null || echo auto)
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/installed
 
@@ -29,7 +30,7 @@ DDP_BENCH_PEERS = $(VENV)/ddp_bench
 test: $(INSTALLED)
 	@$(MAKE) --no-print-directory --jobs 2 mypy black ruff
 	@echo "== pytest"
-	@$(BIN)/python -m pytest -m "not slow and not cluster" -n auto --dist worksteal --session-timeout=3300
+	@$(BIN)/python -m pytest -m "not slow and not cluster" -n $(TESTERS) --dist worksteal --session-timeout=3300
 
 black: $(INSTALLED)
 	@echo "== black"

@@ -212,11 +212,18 @@ class Source:
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The statement list that holds ``statement``."""
-        parent = self.parents[statement]
-        for _, value in ast.iter_fields(parent):
-            if isinstance(value, list) and any(item is statement for item in value):
-                return value
-        raise LookupError("statement outside any block")
+        found = self._blocks.get(statement)
+        if found is None:
+            lists = (value for _, value in ast.iter_fields(self.parents[statement]) if isinstance(value, list))
+            found = next((each for each in lists if any(item is statement for item in each)), None)
+            if found is None:
+                raise LookupError("statement outside any block")
+            self._blocks[statement] = found
+        return found
+
+    @cached_property
+    def _blocks(self) -> dict[ast.stmt, list[ast.stmt]]:
+        return {}
 
     def is_reported(self, node: ast.expr) -> bool:
         """Whether an expression is a part of what is printed or logged, as in `print("%.3f" % (total / count))`."""

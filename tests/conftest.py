@@ -27,6 +27,8 @@ from autodist.verify.launch import Zygote, rank_environment
 ROOT = Path(__file__).parent.parent
 SECONDS = 200.0
 """How long a script may run."""
+NOT_IMPORTED = ("train.py", "before.py", "after.py")
+"""What ``converted`` and ``differences`` write: no script imports these."""
 Autodist = Callable[..., click.testing.Result]
 
 SCRIPT = """\
@@ -55,7 +57,14 @@ def converted(folder: Path, text: str, strategy: Strategy = Strategy.DDP) -> tup
 
 
 def converted_file(path: Path, strategy: Strategy = Strategy.DDP) -> tuple[str, str]:
-    """The same of a file."""
+    """The same of a file. A test that asks twice, as for its text and for what it does, has it converted once."""
+    around = sorted(each for each in path.parent.rglob("*") if each.name not in NOT_IMPORTED and each.is_file())
+    beside = tuple((str(each), each.stat().st_mtime_ns, each.stat().st_size) for each in around)
+    return _converted(path, path.read_bytes(), Path.cwd(), beside, strategy)
+
+
+@functools.lru_cache(maxsize=8)
+def _converted(path: Path, text: bytes, folder: Path, beside: object, strategy: Strategy) -> tuple[str, str]:
     result = convert(Project.load(path), Config(strategy))
     return result.entry.after, "\n".join(f"{each.code} {each.message}" for each in result.diagnostics)
 

@@ -76,8 +76,11 @@ class Lasting(Machine):
         for statement in (node, *source.ancestors(node)):
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 break
-            block = source.block(statement) if isinstance(statement, ast.stmt) else []
-            for before in block[: block.index(statement)] if isinstance(statement, ast.stmt) else ():
+            if not isinstance(statement, ast.stmt):
+                continue
+            for before in source.block(statement):
+                if before is statement:
+                    break
                 for each in before.body if isinstance(before, ast.For) else [before]:
                     targets = each.targets if isinstance(each, ast.Assign) else []
                     named = any(isinstance(target, ast.Name) and target.id == name for target in targets)

@@ -21,6 +21,8 @@ MOST_AMPLIFIED = 300.0
 as much, for which at most this much counts."""
 BEYOND_ROUNDING = 1e-13
 """What amplifies a smaller gap is not to be told from rounding of the step itself."""
+OF_PASSES = frozenset({"loss", "gradient", "gradient-missing", "gradients-differ-between-ranks"})
+"""Findings that another number of backward passes can bring about."""
 
 TOLERANCES = {
     "float64": Tolerance(
@@ -245,6 +247,7 @@ def compare_step(
         result.not_finite.append(number)
     result.rows = divided_rows(step, converted) or result.rows
     compare_calls(number, step, converted, result)
+    agreed = len(result.findings)
     original_loss, converted_loss, loss = compare_loss(number, step, converted, tolerance, scale, result)
     result.norms[step.optimizer] = max(result.norms.get(step.optimizer, 0.0), whole_norm(step.groups))
     floor = tolerance.small_gradient * result.norms[step.optimizer]
@@ -294,6 +297,19 @@ def compare_step(
         message = f"the parameters deviate from the original's after the step (relative {parameters:.1e})"
         result.add(number, "parameters", message, first.site)
     result.gaps[step.optimizer] = parameters
+    if any(finding.kind in OF_PASSES for finding in result.findings[agreed:]):
+        compare_passes(number, step, converted, result, agreed)
+
+
+def compare_passes(number: int, step: Step, converted: Sequence[Step], result: StepComparison, at: int) -> None:
+    """Another number of backward passes is no fault, but it may be why a step comes to something else: it is said ahead
+    of the findings that begin ``at``."""
+    counts, expected = [len(each.losses) for each in converted], len(step.losses)
+    if all(count == expected for count in counts) or sum(counts) == expected and 0 not in counts:
+        return
+    if not any(finding.kind == "backward-count" for finding in result.findings):
+        message = f"backward runs {counts} times on the ranks before the step, {expected} times in the original"
+        result.findings.insert(at, Finding("backward-count", message, converted[0].site, number))
 
 
 def gradient_ratio(step: Step, converted: Sequence[Step]) -> float | None:
@@ -321,16 +337,11 @@ def compare_loss(
     number: int, step: Step, converted: Sequence[Step], tolerance: Tolerance, scale: float, result: StepComparison
 ) -> tuple[float, float, float]:
     """The mean of the ranks' losses against the original's, for every backward pass before the step; their sums, where
-    the ranks share out the passes, as they do in a loop over the samples of a batch."""
+    the ranks run others, as in a loop over the samples of a batch, or over its pieces."""
     first = converted[0]
-    counts = [len(each.losses) for each in converted]
     original_loss, shares = sum(step.losses), [each.losses for each in converted]
     losses = step.losses
-    if any(count != len(losses) for count in counts):
-        if sum(counts) != len(losses) or 0 in counts:
-            message = f"backward runs {counts} times on the ranks before the step, {len(losses)} times in the original"
-            result.add(number, "backward-count", message, first.site)
-            return original_loss, math.nan, math.inf
+    if any(len(share) != len(losses) for share in shares):
         shares, losses = [[sum(share)] for share in shares], [original_loss]
     means = [sum(share[at] for share in shares) / len(shares) for at in range(len(losses))]
     away = 0.0
@@ -344,7 +355,8 @@ def compare_loss(
             message = (
                 f"the mean loss of the ranks is {mean:.9g}, the original's {expected:.9g} (relative {relative:.1e})"
             )
-            result.add(number, "loss", message, first.backward_sites[at], mean / expected if expected else None)
+            site = first.backward_sites[at] if at < len(first.backward_sites) else first.site
+            result.add(number, "loss", message, site, mean / expected if expected else None)
     return original_loss, sum(means), away
 
 

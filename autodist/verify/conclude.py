@@ -16,7 +16,7 @@ from autodist.verify.runs import Run, Setting
 from autodist.verify.samples import compare_samples
 from autodist.verify.text import printed_lines
 from autodist.verify.trace import OWN, End, RunTrace, Step
-from autodist.verify.verdict import Finding, Outcome, WorldVerdict
+from autodist.verify.verdict import Finding, Outcome, Tolerance, WorldVerdict
 
 OLDEST_FOR_SHARDS = (2, 9)
 MISMATCH = re.compile(r"collective mismatch|mismatch between collectives|Received data size")
@@ -84,6 +84,8 @@ def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> Wo
         findings += unseen_faults(ranks) + gpu_needed(source, ranks)
         findings += [] if source.started.get("role") == "peer" else alike_noise(ranks)
         notes += output_notes
+    if not findings and not steps.diverged:
+        notes += other_distributions(source, ranks, tolerance, steps.grown)
     notes += apart_notes(ranks) + probe_notes(source, ranks) + extent_notes(source, steps)
     notes += [Finding("device", placement.note)] if placement.note else []
     notes += held_back(conversion) if failures else []
@@ -343,6 +345,26 @@ def alike_noise(ranks: Sequence[RunTrace]) -> list[Finding]:
         if all(rank.noise.get(site) == state for rank in ranks):
             message = "the ranks draw noise from generators in the same state: what one draws the others repeat"
             return [Finding("noise-alike", message, site)]
+    return []
+
+
+def other_distributions(
+    source: RunTrace, ranks: Sequence[RunTrace], tolerance: Tolerance, grown: float
+) -> list[Finding]:
+    """Ranks that draw by other weights than the original, such as those that each computes of its own samples: they
+    draw the same numbers but for a few, so that a few steps do not show it. Whether a step uses them is not known."""
+    allowed = max(tolerance.printed, 30 * grown)
+    for number, rank in enumerate(ranks):
+        if len(rank.distributions) != len(source.distributions):
+            continue
+        for own, expected in zip(rank.distributions, source.distributions, strict=True):
+            pairs = zip(own["content"], expected["content"], strict=True)
+            if own["outcomes"] == expected["outcomes"] and any(abs(a - b) > allowed for a, b in pairs):
+                message = (
+                    f"rank {number} draws from {own['outcomes']} outcomes by other weights than the original, and drew "
+                    "the same here, by the same random numbers; where a step uses what it draws, weights must agree"
+                )
+                return [Finding("other-distribution", message, own["site"])]
     return []
 
 

@@ -30,6 +30,7 @@ from autodist.verify.preempted import Again, preempted
 from autodist.verify.progress import NoProgress, Progress
 from autodist.verify.replay import build_replay
 from autodist.verify.runs import OTHER_HASHES, Setting, Steering, run_bare, run_conversion, run_original, sources
+from autodist.verify.scratch import entries_of
 from autodist.verify.verdict import Cause, Finding, Outcome, Verdict, WorldVerdict
 
 FLOAT32_STEPS = 20
@@ -164,15 +165,20 @@ def folder_of(after: Path, before: Path, workdir: Path) -> Path:
     if after.is_relative_to(workdir):
         return found
     for there, here in zip(after.parents, before.parents, strict=False):
-        beside = [path for path in there.iterdir() if path != inner and (here / path.name).exists()]
-        if any(
-            path.suffix == ".py" or path.is_dir() and any((*path.glob("*.py"), *path.glob("*/*.py"))) for path in beside
-        ):
+        beside = [path for path in entries_of(there) if path != inner and (here / path.name).exists()]
+        if any(path.suffix == ".py" or any(each.suffix == ".py" for each in two_levels(path)) for path in beside):
             found = there
         if here == workdir or here.name != there.name:
             break
         inner = there
     return found
+
+
+def two_levels(folder: Path) -> Iterator[Path]:
+    """What lies in a folder and in the folders in it; nothing in a file."""
+    for path in entries_of(folder):
+        yield path
+        yield from entries_of(path)
 
 
 def check_input(

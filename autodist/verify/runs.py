@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from autodist.verify.outside import Outside
 from autodist.verify.placement import Placement
 from autodist.verify.plan import OUTPUT_MARK, TEMPORARY, Dtype, ProcessPlan
 from autodist.verify.progress import Progress, StepCounter
-from autodist.verify.scratch import Scratch
+from autodist.verify.scratch import MOST_READ, Scratch, python_files, text_of
 from autodist.verify.stall import Position, position_in
 from autodist.verify.trace import PassKey, RunTrace, read_trace
 
@@ -37,8 +38,6 @@ LEVELS_ABOVE = 2
 """Folders above the working folder that a script may reach for by ``..``."""
 OTHER_HASHES = "1"
 """By what the rank hashes strings that does so in another way than the others."""
-MOST_READ = 500
-"""Modules of a folder that are read to see what a conversion does."""
 
 
 @dataclass
@@ -354,8 +353,8 @@ def in_folder(text: str, plan: ProcessPlan) -> str:
 
 def sources(script: Path, *folders: Path) -> list[str]:
     """The text of the script, of the modules beside it and of those in other folders of its project."""
-    beside = [path for folder in {script.parent, *folders} for path in sorted(folder.rglob("*.py"))[:MOST_READ]]
-    texts = [path.read_text(encoding="utf-8", errors="replace") for path in {*beside} - {script} if path.is_file()]
+    beside = {path for folder in {script.parent, *folders} for path in islice(python_files(folder), MOST_READ)}
+    texts = [text_of(path) for path in sorted(beside - {script})]
     return [Source.read(script).text, *texts] if script.is_file() else texts
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +22,9 @@ MOST_ENTRIES = 20_000
 """Beyond these totals the rest is linked."""
 MOST_BESIDE = 1_000
 """Neighbours of the working folder that are linked."""
+MOST_READ = 500
+"""Modules of a folder that are read to see what a conversion does."""
+WORD = re.compile(r"[^\W\d]\w*")
 
 
 @dataclass
@@ -61,16 +67,19 @@ class Scratch:
 
     def overlay(self, source: Path, target: Path, script: Path) -> None:
         """Put the Python files around a converted script in the place of the original's, and the script itself, which
-        may be called otherwise."""
-        for path in sorted(source.iterdir()):
-            goal = target / path.name
-            if path.is_dir():
-                if path.name not in SKIPPED and (goal.is_dir() or (path / "__init__.py").exists()):
-                    goal.mkdir(exist_ok=True)
-                    self.overlay(path, goal, script)
-            elif path.suffix == ".py" or path == script:
-                goal.unlink(missing_ok=True)
-                shutil.copy2(path, goal)
+        may be called otherwise. Of those that lie beside it by chance, as in a folder for temporary files, none."""
+        for path in belonging(source, target, script):
+            self._overlay(path, target / path.name, script)
+
+    def _overlay(self, path: Path, goal: Path, script: Path) -> None:
+        if path.is_dir():
+            if path.name not in SKIPPED and (goal.is_dir() or (path / "__init__.py").exists()):
+                goal.mkdir(exist_ok=True)
+                for each in entries_of(path):
+                    self._overlay(each, goal / each.name, script)
+        elif path == script or path.suffix == ".py" and path.is_file():
+            goal.unlink(missing_ok=True)
+            shutil.copy2(path, goal)
 
     def seal(self) -> None:
         """Everything is in place; what changes from now on is the run's doing."""
@@ -133,3 +142,48 @@ class Scratch:
     def _link(self, path: Path, goal: Path) -> None:
         goal.symlink_to(path.resolve())
         self.linked.append(path)
+
+
+def belonging(folder: Path, home: Path, script: Path) -> list[Path]:
+    """What lies in the folder of a conversion and belongs to it: the script, what the original has as well, in its
+    folder ``home``, and what is named in the code of something that belongs to it."""
+    rest = entries_of(folder)
+    found: list[Path] = []
+    words: set[str] = set()
+    while more := [
+        path for path in rest if path in (script, *script.parents) or path.stem in words or twin(path, home)
+    ]:
+        found += more
+        rest = [path for path in rest if path not in more]
+        for path in more:
+            modules = [path] if path.suffix == ".py" or path == script else python_files(path)
+            words.update(*(WORD.findall(text) for text in map(text_of, itertools.islice(modules, MOST_READ))))
+    return sorted(found)
+
+
+def twin(path: Path, home: Path) -> bool:
+    """Whether the original has a module or a folder that is called like this one."""
+    return (path.suffix == ".py" or path.is_dir()) and (home / path.name).exists()
+
+
+def entries_of(folder: Path) -> list[Path]:
+    """What lies in a folder, in order; nothing where it has just gone."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def python_files(folder: Path) -> Iterator[Path]:
+    """The modules in a folder and in those below it, in order, for as long as they are there."""
+    for here, names, files in os.walk(folder):
+        names[:] = sorted(name for name in names if name not in SKIPPED)
+        yield from (Path(here, name) for name in sorted(files) if name.endswith(".py"))
+
+
+def text_of(path: Path) -> str:
+    """The text of a file; empty where it has just gone, or cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -286,6 +286,8 @@ class RunTrace:
     wraps: list[dict[str, Any]] = field(default_factory=list)
     weights: list[tuple[int, str, str]] = field(default_factory=list)
     """Of samplers that draw by them: how many, what is in them, and where they are given."""
+    distributions: list[dict[str, Any]] = field(default_factory=list)
+    """Of what is drawn from one row of weights: the number of outcomes, moments of their weights, and the line."""
     logs: list[str] = field(default_factory=list)
     """Messages that the script logs to the terminal."""
     notes: list[dict[str, Any]] = field(default_factory=list)
@@ -435,6 +437,8 @@ def read_trace(path: Path) -> RunTrace:
                 run.passes[latest].sources.add(draw.source)
             elif draw.shape in ([], [1]) and latest is not None:
                 run.passes[latest].singles.setdefault(library, {}).setdefault(draw.site, draw.function)
+        elif kind == "distribution":
+            run.distributions.append(event)
         elif kind == "weights":
             run.weights.append((event["count"], event["content"], event["site"]))
         elif kind == "seed":

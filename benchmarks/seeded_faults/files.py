@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 GUARD = re.compile(r"(self\.|args\.|ranks\.|self\.ranks\.)?(rank == 0|is_main)$|master_process$|is_main_process\(\)$")
+
+
+@functools.cache
+def parsed(text: str) -> tuple[ast.Module, Mapping[ast.AST, ast.AST], list[bytes]]:
+    """The syntax of a text, what is around each node, and its lines. Each kind of fault asks for them anew."""
+    tree = ast.parse(text)
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    return tree, parents, text.encode().splitlines(keepends=True)
 
 
 @dataclass
@@ -23,13 +32,13 @@ class File:
 
     @cached_property
     def tree(self) -> ast.Module:
-        """Its syntax."""
-        return ast.parse(self.text)
+        """Its syntax, which is only read: all files of this text have it."""
+        return parsed(self.text)[0]
 
     @cached_property
     def parents(self) -> Mapping[ast.AST, ast.AST]:
         """What is around each node."""
-        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+        return parsed(self.text)[1]
 
     @property
     def whole(self) -> list[str]:
@@ -53,7 +62,12 @@ class File:
 
     def code(self, node: ast.AST) -> str:
         """The text of a node."""
-        return ast.get_source_segment(self.text, node) or ""
+        first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
+        lines = parsed(self.text)[2][first - 1 : last] if first else []
+        if lines:  # columns count bytes, and the last line may be the first one
+            lines[-1] = lines[-1][: node.end_col_offset]  # type: ignore[attr-defined]
+            lines[0] = lines[0][node.col_offset :]  # type: ignore[attr-defined]
+        return b"".join(lines).decode()
 
     def guard(self, node: ast.AST) -> str | None:
         """How the function around a node, or its class, asks for rank 0."""

@@ -18,7 +18,7 @@ from autodist.verify.compare import (
     TOLERANCES,
     StepComparison,
     assembled,
-    compare_loss,
+    compare_step,
     distance,
     gradient_ratio,
     spread,
@@ -357,8 +357,10 @@ def test_findings_keep_the_first_step() -> None:
         ([[2.0, 6.0], [4.0, 8.0]], []),  # shared out, each pass counted twice since gradients are averaged over two
         ([[2.0, 6.0, 4.0], [8.0]], []),
         ([[1.0, 3.0], [2.0, 4.0]], ["loss"]),
-        ([[10.0], [10.0]], ["backward-count"]),
-        ([[2.0, 6.0, 4.0, 8.0], []], ["backward-count"]),
+        ([[10.0], [10.0]], []),  # a pass for all of its pieces
+        ([[2.0, 6.0, 4.0, 8.0], []], []),
+        ([[9.0], [9.0]], ["backward-count", "loss"]),
+        ([[], [2.0, 6.0, 4.0]], ["backward-count", "loss"]),
     ],
 )
 def test_passes_that_ranks_share_out(ranks: list[list[float]], kinds: list[str]) -> None:
@@ -366,7 +368,7 @@ def test_passes_that_ranks_share_out(ranks: list[list[float]], kinds: list[str])
         return Step(0, "a.py:1", [], losses, ["a.py:1"] * len(losses), [], [], [], None, 0)
 
     result = StepComparison()
-    compare_loss(0, step([1.0, 2.0, 3.0, 4.0]), [step(each) for each in ranks], TOLERANCES["float64"], 4.0, result)
+    compare_step(0, step([1.0, 2.0, 3.0, 4.0]), [step(each) for each in ranks], TOLERANCES["float64"], 4.0, result)
     assert [finding.kind for finding in result.findings] == kinds
 
 

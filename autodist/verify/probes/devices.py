@@ -33,6 +33,8 @@ NOTHING_TO_DO = (
 FAILING = frozenset(NOTHING_TO_DO) - {"empty_cache", "set_device"}
 """Those of them that fail where there is no GPU."""
 KEYWORDS = ("device", "map_location")
+PLAIN_DEVICE = torch.device
+"""As it is before the probe stands in for it: it is asked for with every argument of whatever makes a tensor."""
 MOST_SOURCES = 200
 PROBES = os.path.dirname(__file__)
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -130,7 +132,7 @@ class DeviceProbe:
                 for each in filter(self._is_gpu, args):
                     self._place(each)
                 args = tuple("cpu" if self._is_gpu(each) else each for each in args)
-            for name in KEYWORDS:
+            for name in KEYWORDS if kwargs else ():
                 device = kwargs.get(name)
                 if self._is_gpu(device) or type(device) is int:
                     self._tell(f"{called}({name}='cuda')")
@@ -192,8 +194,10 @@ class DeviceProbe:
         return rename
 
     def _is_gpu(self, device: Any) -> bool:
-        found = isinstance(device, str) and (device == "cuda" or device.startswith("cuda:"))
-        found = found or isinstance(device, torch.device) and device.type == "cuda"
+        if type(device) is PLAIN_DEVICE:
+            found: bool = device.type == "cuda"
+        else:
+            found = isinstance(device, str) and (device == "cuda" or device.startswith("cuda:"))
         if found:
             self._tell()
         return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -183,14 +183,14 @@ class PrecisionProbe:
     def _widened(self, plain: Callable[..., Any], from_data: bool) -> Callable[..., Any]:
         @functools.wraps(plain)
         def widened(*args: Any, **kwargs: Any) -> Any:
-            dtype = kwargs.get("dtype", next((value for value in args if isinstance(value, torch.dtype)), None))
+            dtype = kwargs["dtype"] if "dtype" in kwargs else dtype_among(args)
             exempt = self._exempt(dtype)
             if not exempt:
-                self._note(dtype)
-                if any(value is dtype for value in args for dtype in WIDE):
-                    args = tuple(WIDE.get(value, value) if isinstance(value, torch.dtype) else value for value in args)
-                if any(kwargs.get("dtype") is dtype for dtype in WIDE):
-                    kwargs["dtype"] = WIDE[kwargs["dtype"]]
+                if dtype is not None:
+                    self._note(dtype)
+                    args = tuple(WIDE.get(value, value) if type(value) is torch.dtype else value for value in args)
+                    if type(dtype) is torch.dtype and "dtype" in kwargs:
+                        kwargs["dtype"] = WIDE.get(dtype, dtype)
                 if args and isinstance(args[-1], str) and args[-1].endswith(LEGACY):
                     owner = "torch.cuda." if args[-1].startswith("torch.cuda.") else "torch."
                     args = (*args[:-1], f"{owner}DoubleTensor")
@@ -200,3 +200,11 @@ class PrecisionProbe:
             return result
 
         return widened
+
+
+def dtype_among(args: Sequence[Any]) -> torch.dtype | None:
+    """The type of numbers that a call asks for by position. Every sample of a data set passes here: in a plain loop."""
+    for value in args:
+        if type(value) is torch.dtype:
+            return value
+    return None

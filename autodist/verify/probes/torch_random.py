@@ -198,10 +198,27 @@ class TorchRandomProbe:
         count = int(args[1] if len(args) > 1 else kwargs["num_samples"])
         if values.dim() != 1 and (len(values) != 1 or count == 1):
             return self._on_input(name, plain, args, kwargs)
+        self._note_distribution(values.reshape(-1))
         rest, single = args[2:], values.reshape(-1)  # `Categorical` gives a row of weights
         named = {key: value for key, value in kwargs.items() if key not in ("input", "num_samples", "out")}
         result = self._draw(name, kwargs.get("generator"), [count], lambda part: plain(single, part[0], *rest, **named))
         return stored(result if values.dim() == 1 else result.unsqueeze(0), kwargs)
+
+    def _note_distribution(self, weights: torch.Tensor) -> None:
+        """Ranks whose weights are others draw the same numbers for the most part: the weights are compared, too."""
+        context = self._context
+        if context.trace.called_from("torch.utils.data") or not context.learning():
+            return
+        context.probing = True
+        try:
+            with torch.no_grad():
+                shares = weights.double() / weights.double().sum()
+                places = torch.arange(len(shares), dtype=torch.float64, device=shares.device)
+                moments = [shares @ shares, shares @ (places / len(shares)), shares @ places.cos()]
+                content = [float(each) for each in moments]
+        finally:
+            context.probing = False
+        context.trace.emit("distribution", outcomes=len(weights), content=content, site=context.trace.site())
 
     def _in_place(self, name: str, plain: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         target: torch.Tensor = args[0]
