@@ -152,6 +152,8 @@ class _Propagation(Opaque):
             return Replicate(), ()
         if operation.name == "setitem":
             return self._stored(operation)
+        if operation.name == "list.element":
+            return (Each(ROWS) if self._goes_over_samples(operation) else Replicate()), ()
         if operation.name == "list.repeat" and (rows := self._repeats(operation)):
             return Shard(0, rows=rows), (None,)
         if operation.name in arguments.FIELDS_OF_RESULTS and not self._are_fields(operation.inputs[0]):
