@@ -337,4 +337,4 @@ def _decides(cut: Cut, run: Interpreter) -> bool:
     above = cut.source.parents.get(tested.node)
     if not isinstance(above, (ast.If, ast.While)):
         return False
-    return any(isinstance(each, ast.AugAssign) for part in above.body for each in ast.walk(part))
+    return any(isinstance(each, ast.AugAssign) for part in (*above.body, *above.orelse) for each in ast.walk(part))

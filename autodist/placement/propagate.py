@@ -332,13 +332,6 @@ class _Propagation(Opaque):
             return by
         return PerRank("getitem", SAMPLES_BESIDE)
 
-    def _first(self, operation: Operation) -> Placement | None:
-        """How the first operand of another operation lies for that."""
-        taken, self._found.taken = self._found.taken, self._plan.taken.get(operation, {})
-        found = self._found.value(operation.inputs[0])
-        self._found.taken = taken
-        return found
-
     def _state(self, base: Value, operation: Operation) -> tuple[Placement, Sizes] | None:
         """The last state of an LSTM, in which layers come first, then the samples: `_, (h, c) = self.lstm(x)`."""
         before = [
@@ -441,6 +434,8 @@ class _Propagation(Opaque):
         placement = Replicate() if alike else self._under_all(known, call, sizes)
         if known.short == "full" and len(operation.inputs) > 1:
             placement = self._filled(placement, self._operand(operation.inputs[1]) or Replicate())
+        if known.parameters.get("all") and not alike and self._is_filled_up(given[0]) and self._is_shown(operation):
+            return PerRank(known.name, "each rank fills its samples up to its own longest one"), ()
         if known.cls == "length" and not alike and placement == Replicate():
             (at,) = call.named()[:1] or (call.number("default") or 0,)
             placement = self._longest(operation, operation.inputs[0], at % call.first.axes if call.first.axes else at)
