@@ -22,7 +22,7 @@ from autodist.script import Concern, Reduction, Site
 from autodist.solve.alone import Alone
 from autodist.solve.cuts import made_global, solved
 from autodist.solve.demands import Demand
-from autodist.solve.facts import is_number_of_samples, is_sum, is_weighted
+from autodist.solve.facts import IN_LOADER, is_number_of_samples, is_sum, is_weighted
 from autodist.solve.losses import Losses
 from autodist.solve.search import Cut
 from autodist.solve.sources import NUMBERS, Sources, sources
@@ -278,8 +278,8 @@ def leftover(left: Iterable[Cut], run: Interpreter) -> Iterator[Concern]:
     for cut in left:
         code = shortened(cut.source.code(cut.node))
         severity, number = Severity.WARNING, "AD601"
-        if cut.demand.kind == "handed":
-            continue
+        if cut.demand.kind == "handed" and getattr(cut.placement, "reason", "") == IN_LOADER:
+            continue  # what loads samples has its own
         if cut.demand.kind == "answer":
             severity, number = Severity.REFUSAL, "AD904"
             message = (
@@ -311,8 +311,9 @@ def leftover(left: Iterable[Cut], run: Interpreter) -> Iterator[Concern]:
                 "the ranks, or compute it from all samples before they are shared out"
             )
         else:
+            does = "hands on" if cut.demand.kind == "handed" else "reports"
             message = (
-                f"reports {code}, computed from this rank's samples alone: gather it over the "
+                f"{does} {code}, computed from this rank's samples alone: gather it over the "
                 "ranks, or compute it on rank 0 from all samples"
             )
         yield Concern(number, cut.source, cut.node, message, severity)
