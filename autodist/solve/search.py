@@ -181,9 +181,8 @@ class Search:
             found = list(self._where_bound(node, user)) or list(self._where_called(node, user))
             found = found or list(self._in_some_passes(node, placement, user))
             return found or list(self._behind(node, value))
-        if (
-            lost is not None and lost.reason == CHANGED and isinstance(node, ast.Name)
-        ):  # `total /= len(data)`, of what a loop has added up
+        decides = self._demand.kind == "test" and isinstance(node, ast.Name)
+        if decides and lost is not None and lost.reason == CHANGED:  # `total /= len(data)`, and `if total < best`
             return list(self._behind(node, value))
         if self._is_lost_behind(placement, lost):
             found = list(self._behind(node, value))
