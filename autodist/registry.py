@@ -29,7 +29,8 @@ def selected(config: Config) -> tuple[Rule, ...]:
         for code in codes:
             if not any(known.startswith(code) for known in load()):
                 raise AutodistError(f"{option} {code}: there is no such rule (`autodist rule` lists them)")
-    return tuple(rule for rule in load().values() if config.strategy in rule.strategies and config.wants(rule.code))
+    rules = (rule for rule in load().values() if config.strategy in rule.strategies and config.wants(rule.code))
+    return tuple(rule for rule in rules if config.select or not rule.on_request)
 
 
 @cache

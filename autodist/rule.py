@@ -114,6 +114,8 @@ class Rule:
     of_ranks: bool = False
     """Whether it is about ranks that part in scripts which distribute themselves. These are converted no further:
     `convert` asks it only where it is selected."""
+    on_request: bool = False
+    """Whether it runs only where `--select` names it: what it says is true, and seldom matters."""
 
     @property
     def name(self) -> str:
@@ -131,6 +133,6 @@ class Rule:
         return self.docs.partition("\n")[0]
 
 
-def rule(code: str, *strategies: Strategy, of_ranks: bool = False) -> Callable[[Check], Rule]:
+def rule(code: str, *strategies: Strategy, of_ranks: bool = False, on_request: bool = False) -> Callable[[Check], Rule]:
     """Declare the decorated function as the rule ``code``, for ``strategies`` (all if none is named)."""
-    return lambda check: Rule(code, frozenset(strategies or AVAILABLE), check, of_ranks)
+    return lambda check: Rule(code, frozenset(strategies or AVAILABLE), check, of_ranks, on_request)

@@ -16,12 +16,13 @@ EXAMPLES = [
 ]
 
 
-@rule("AD109", of_ranks=True)
+@rule("AD109", of_ranks=True, on_request=True)
 def leave_process_group(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Report a process group of NCCL that is never left.
 
     Of a script that distributes itself: a rank that ends while others still wait for NCCL lets them hang or abort, and
-    torch warns that `destroy_process_group() was not called before program exit`.
+    torch warns that `destroy_process_group() was not called before program exit`. Most scripts end on all ranks at
+    once, so it is said only where `--select` asks for it.
     """
     for concern in script.concerns:
         if concern.code == "AD109":

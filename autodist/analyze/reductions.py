@@ -22,6 +22,7 @@ from autodist.script import Concern, Reduction, Site
 from autodist.solve.alone import Alone
 from autodist.solve.cuts import made_global, solved
 from autodist.solve.demands import Demand
+from autodist.solve.facts import IN_LOADER
 from autodist.solve.losses import Losses
 from autodist.solve.search import Cut
 from autodist.solve.sources import NUMBERS, Sources, sources
@@ -259,8 +260,8 @@ def leftover(left: Iterable[Cut], run: Interpreter) -> Iterator[Concern]:
     for cut in left:
         code = shortened(cut.source.code(cut.node))
         severity, number = Severity.WARNING, "AD601"
-        if cut.demand.kind == "handed":
-            continue
+        if cut.demand.kind == "handed" and getattr(cut.placement, "reason", "") == IN_LOADER:
+            continue  # what loads samples has its own
         if cut.demand.kind == "answer":
             severity, number = Severity.REFUSAL, "AD904"
             message = (
@@ -292,8 +293,9 @@ def leftover(left: Iterable[Cut], run: Interpreter) -> Iterator[Concern]:
                 "the ranks, or compute it from all samples before they are shared out"
             )
         else:
+            does = "hands on" if cut.demand.kind == "handed" else "reports"
             message = (
-                f"reports {code}, computed from this rank's samples alone: gather it over the "
+                f"{does} {code}, computed from this rank's samples alone: gather it over the "
                 "ranks, or compute it on rank 0 from all samples"
             )
         yield Concern(number, cut.source, cut.node, message, severity)
@@ -318,4 +320,4 @@ def _decides(cut: Cut, run: Interpreter) -> bool:
     above = cut.source.parents.get(tested.node)
     if not isinstance(above, (ast.If, ast.While)):
         return False
-    return any(isinstance(each, ast.AugAssign) for part in above.body for each in ast.walk(part))
+    return any(isinstance(each, ast.AugAssign) for part in (*above.body, *above.orelse) for each in ast.walk(part))

@@ -80,6 +80,19 @@ def imports(tree: ast.Module) -> list[ast.Import | ast.ImportFrom]:
 
 def place(tree: ast.Module, edit: AddImport) -> Place:
     """Where an expert would write the import: among its relatives, in order; else last; else on top."""
+    return _ahead_of_line(tree, _place(tree, edit))
+
+
+def _ahead_of_line(tree: ast.Module, found: Place) -> Place:
+    """The same, ahead of a line on which something follows that may need the import: `import torch; main()`"""
+    at = found.statement
+    if at is None or found.before or at not in tree.body:
+        return found
+    line = [each for each in tree.body if each.lineno <= (at.end_lineno or 0) <= (each.end_lineno or 0)]
+    return Place(line[0], before=True) if line[-1] is not at else found
+
+
+def _place(tree: ast.Module, edit: AddImport) -> Place:
     present = _present(tree, edit)
     ordinary = [statement for statement in present if not _is_future(statement)]
     root = edit.module.partition(".")[0]

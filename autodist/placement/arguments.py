@@ -108,6 +108,8 @@ def gives_zeros(operation: Operation, within: int = 9) -> bool:
         return not any(each.operations for each in operation.inputs)
     if operation.name == "setitem":  # `counts[:] = 0`
         return is_whole(operation.inputs[1]) and is_zero(operation.inputs[2], within)
+    if operation.name == "list.element":  # `[0.0 for _ in range(n)]`
+        return is_zero(operation.inputs[0], within)
     if operation.name == "list.repeat":  # `[0.0] * n`
         listed = parts(operation.inputs[0])
         return bool(listed) and all(map(is_zero, listed or ()))

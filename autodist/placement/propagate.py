@@ -159,6 +159,8 @@ class _Propagation(Opaque):
             return Replicate(), ()
         if operation.name == "setitem":
             return self._stored(operation)
+        if operation.name == "list.element":
+            return (Each(ROWS) if self._goes_over_samples(operation) else Replicate()), ()
         if operation.name == "list.repeat" and (rows := self._repeats(operation)):
             return Shard(0, rows=rows), (None,)
         if operation.name in arguments.FIELDS_OF_RESULTS and not self._are_fields(operation.inputs[0]):
@@ -363,13 +365,6 @@ class _Propagation(Opaque):
             return by
         return PerRank("getitem", SAMPLES_BESIDE)
 
-    def _first(self, operation: Operation) -> Placement | None:
-        """How the first operand of another operation lies for that."""
-        taken, self._found.taken = self._found.taken, self._plan.taken.get(operation, {})
-        found = self._found.value(operation.inputs[0])
-        self._found.taken = taken
-        return found
-
     def _state(self, base: Value, operation: Operation) -> tuple[Placement, Sizes] | None:
         """The last state of an LSTM, in which layers come first, then the samples: `_, (h, c) = self.lstm(x)`."""
         before = [
@@ -474,6 +469,8 @@ class _Propagation(Opaque):
         placement = Replicate() if alike else self._under_all(known, call, sizes)
         if known.short == "full" and len(operation.inputs) > 1:
             placement = self._filled(placement, self._operand(operation.inputs[1]) or Replicate())
+        if known.parameters.get("all") and not alike and self._is_filled_up(given[0]) and self._is_shown(operation):
+            return PerRank(known.name, "each rank fills its samples up to its own longest one"), ()
         if known.cls == "length" and not alike and placement == Replicate():
             (at,) = call.named()[:1] or (call.number("default") or 0,)
             placement = self._longest(operation, operation.inputs[0], at % call.first.axes if call.first.axes else at)

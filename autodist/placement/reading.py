@@ -39,6 +39,10 @@ PACKING = ("pack_padded_sequence", "pack_sequence")
 """Names of what lays the words of all samples behind each other."""
 
 
+MEASURING = frozenset("fill random arange view expand repeat unflatten per_sample index".split())
+"""Classes of operations that take numbers for sizes and places."""
+
+
 def is_list(value: Value) -> bool:
     """Whether it is a list, and no tensor of as many numbers: `guess.tolist()`"""
     listed = all(each.name.endswith(("builtins.list", ".tolist")) for each in value.operations)
@@ -47,6 +51,12 @@ def is_list(value: Value) -> bool:
         and not value.constants
         and (bool(value.operations) or any(isinstance(each, Sequence) for each in value.things))
     )
+
+
+def _is_arithmetic(operation: Operation) -> bool:
+    """Whether it computes a number of numbers: `len(x) * x.shape[1]`"""
+    computes = operation.name.startswith("operator.") or operation.name in ("builtins.int", "builtins.float")
+    return computes and not operation.is_tensor
 
 
 def shaped(value: Value) -> list[Value]:
@@ -76,6 +86,13 @@ class Reading:
         picked = self._picked(value) if value.things and not value.operations else ""
         if picked and found is None or isinstance(found, Each) and value.things and not value.operations:
             return Shard(0, rows=self._rows_in(value))  # a list with one for each sample
+        return found
+
+    def _first(self, operation: Operation) -> Placement | None:
+        """How the first operand of another operation lies for that."""
+        taken, self._found.taken = self._found.taken, self._plan.taken.get(operation, {})
+        found = self._found.value(operation.inputs[0])
+        self._found.taken = taken
         return found
 
     def _lost_in_list(self, value: Value, found: Placement | None) -> PerRank | None:
@@ -250,14 +267,27 @@ class Reading:
     def _longest(self, operation: Operation, value: Value, axis: int) -> Placement:
         """How long samples are: of what a rank fills up to its own longest one, the most over the ranks, where that is
         shown; tensors that are made to measure, and loops, go by their own."""
+        if axis not in (0, 1) or not self._is_filled_up(value):
+            return Replicate()
+        return Partial("max") if self._is_shown(operation) else Replicate()
+
+    def _is_filled_up(self, value: Value) -> bool:
+        """Whether it has samples that a rank fills up to its own longest one."""
         given = closure(value.operations, lambda op: op.inputs[0].operations if self._keeps_shape(op) else ())
         ends = [each for each in given if not self._keeps_shape(each)]
-        if not ends or axis not in (0, 1) or not all(each.name.endswith("pad_sequence") for each in ends):
-            return Replicate()
-        below = self._program.depending([operation])
+        return bool(ends) and all(each.name.endswith("pad_sequence") for each in ends)
+
+    def _is_shown(self, size: Operation) -> bool:
+        """Whether a size is shown, or computed with, and nothing is made to measure by it."""
+        below = self._program.depending([size])
         kinds = {each.kind for each in self._program.effects if each.operation in below}
-        by_own = any(each.name.startswith(("torch.", "range")) for each in below - {operation})
-        return Partial("max") if kinds and "test" not in kinds and not by_own else Replicate()
+        numbers = closure([size], lambda op: filter(_is_arithmetic, self._program.users[op]))
+        users = {user for each in numbers for user in self._program.users[each]} - numbers
+        known = {user: self._table.find(user.name) for user in users}
+        measured = any(
+            user.name.startswith("range") or each is not None and each.cls in MEASURING for user, each in known.items()
+        )
+        return bool(kinds) and "test" not in kinds and not measured
 
     def _keeps_shape(self, operation: Operation) -> bool:
         known = self._table.find(operation.name)

@@ -33,6 +33,7 @@ LIBRARY = frozenset("module optimizer scheduler loader dataset sampler scaler".s
 """Roles of objects whose contents are seen to elsewhere, or are no numbers."""
 TEXTS = ("str.format", "str.join", "builtins.str", "builtins.repr", "json.dumps")
 """Ends of the names of operations that put texts together."""
+CHANGED = "it is changed where it stands"
 NESTED = "it holds lists or objects that hold it"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -150,6 +151,8 @@ class Search:
             return
         if self._demand.kind == "loss" and isinstance(placement, Shard) and user in self._facts.learnt:
             return  # the samples that those are compared to which have gradients
+        if self._demand.kind == "loss" and isinstance(placement, Shard) and self._facts.lies(user) == placement:
+            return  # what it is compared to is the same on all ranks: `(x - mean) / std`
         as_losses = isinstance(placement, Shard) or is_mean(placement)
         if self._demand.kind == "loss" and as_losses and value.operations <= self._facts.learnt:
             return  # it has gradients, and is as it has to be
@@ -166,7 +169,7 @@ class Search:
         above = user.source.parents.get(node)
         changed = isinstance(above, ast.Subscript) and above.value is node and isinstance(above.ctx, ast.Store)
         if changed or isinstance(getattr(node, "ctx", None), ast.Store):
-            return PerRank(user.name, "it is changed where it stands")
+            return PerRank(user.name, CHANGED)
         return self._facts.stuck(node, placement, user, self._demand.kind)
 
     def _instead(
@@ -178,6 +181,9 @@ class Search:
             found = list(self._where_bound(node, user)) or list(self._where_called(node, user))
             found = found or list(self._in_some_passes(node, placement, user))
             return found or list(self._behind(node, value))
+        decides = self._demand.kind == "test" and isinstance(node, ast.Name)
+        if decides and lost is not None and lost.reason == CHANGED:  # `total /= len(data)`, and `if total < best`
+            return list(self._behind(node, value))
         if self._is_lost_behind(placement, lost):
             found = list(self._behind(node, value))
             numbers = [each for each in found if isinstance(each.placement, Partial)]

@@ -8,7 +8,7 @@ from collections.abc import Sequence as Row
 from functools import cached_property
 from typing import Any
 
-from autodist.program import EMPTY, UNKNOWN, Value, constant, joined
+from autodist.program import EMPTY, UNKNOWN, Value, constant, held, joined
 from autodist.trace import folding
 from autodist.trace.containers import Containers
 from autodist.trace.names import thing
@@ -283,13 +283,22 @@ class Expressions(Containers):
 
     def of_ListComp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: Frame) -> Value:
         parts: list[Value] = []
-        exact = self._comprehend(node.generators, node, frame, lambda f: parts.append(self.eval(node.elt, f)))
+        exact = self._comprehend(node.generators, node, frame, lambda f: parts.append(self._listed(node, f)))
         kind = {ast.ListComp: "list", ast.SetComp: "set"}.get(type(node), "generator")
         value = self.sequence(node, parts if exact else None, EMPTY if exact else joined(parts), kind)
         for made in value.things:
             made.pick(joined(self.program.at(test) for each in node.generators for test in each.ifs))
             made.pick(joined(picked_by(self.program.at(each.iter)) for each in node.generators))
         return value
+
+    def _listed(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: Frame) -> Value:
+        """An element of a list that is written down so: a number that is the same for all that a loop goes over comes
+        once for each of it, `sum(1 for _ in labels)`."""
+        value = self.eval(node.elt, frame)
+        numbers = value.constants and all(issubclass(kind, (int, float)) for kind, _ in value.constants)
+        if value.operations or value.things or not numbers or not any(held(self.region.subject)):
+            return value
+        return self.record("list.element", node.elt, frame, [value])
 
     of_SetComp = of_ListComp
     of_GeneratorExp = of_ListComp

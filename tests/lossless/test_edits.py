@@ -646,7 +646,7 @@ def test_several_arguments_of_one_call() -> None:
             ("torch.distributed", None, "dist"),
             "# torch\nimport torch.distributed as dist\nfrom torch import optim\n",
         ),
-        ("import torch; x = 1\n", ("torch.cuda",), "import torch; x = 1\nimport torch.cuda\n"),
+        ("import torch; f()\n", ("torch.cuda",), "import torch.cuda\nimport torch; f()\n"),
         ("import sys\nimport numpy\n", ("os",), "import os\nimport sys\nimport numpy\n"),
         ("import numpy\n", ("os",), "import os\n\nimport numpy\n"),
         (

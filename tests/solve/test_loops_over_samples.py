@@ -167,3 +167,34 @@ def test_a_number_of_each_sample_is_taken_by_the_places_of_all(places: str) -> N
         f"print(out[{places}, y].max())", f"kept = out.clone()\n    kept[{places}, y] = 0\n    print(kept.sum())"
     )
     assert wanted(text) == [f"max out[{places}, y].max()", "sum kept.sum()"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (
+            "sum(2 for a, b in zip(out.argmax(1).tolist(), y.tolist()))",
+            ["sum sum(2 for a, b in zip(out.argmax(1).tolist(), y.tolist()))"],
+        ),
+        ("sum(1 for _ in y)", ["sum sum(1 for _ in y)"]),
+        ("sum(0.5 for _ in y.tolist())", ["sum sum(0.5 for _ in y.tolist())"]),
+        ("len([1 for _ in range(len(y))])", ["count len([1 for _ in range(len(y))])"]),
+        ("sum(1 for _ in range(int(y.shape[1])))", []),
+        ("sum(1 for _ in range(len(loader)))", []),
+    ],
+)
+def test_one_number_for_each_sample(shown: str, expected: list[str]) -> None:
+    assert wanted(f"{STEP}print({shown})") == expected
+
+
+def test_zeros_of_as_many_as_there_are_are_what_counts_begin_with() -> None:
+    start = "counts = [0 for _ in range(int(labels.max()))]"
+    assert wanted(f"{PAIRS}counts[label] += 1\n{EPOCH}print(counts)", start) == ["sum counts"]
+
+
+def test_what_is_divided_where_it_stands_decides() -> None:
+    """`best` is a number that all ranks have at first, and is what the losses came to later."""
+    lines = ["total /= 64", "if total < best:", "    best = total", "else:", "    break"]
+    text = f"{STEP}total += loss.item() * len(x)\n" + "".join(f"{EPOCH}{each}\n" for each in lines)
+    cuts = found(text, start="best = 1e9", begun="total = 0")[1]
+    assert [told(each) for each in cuts] == ["sum loss.item() * len(x)"]
