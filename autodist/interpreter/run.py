@@ -71,15 +71,15 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
         lying = self.placements.joint(self.runs.program.at(node).operations)
         return lying in (None, Replicate()) and all(each == Replicate() for each in self._shared_there.get(node, ()))
 
+    def holds_alike(self, node: ast.AST) -> bool:
+        """Whether all ranks have the same there, in lists, dicts and objects as well."""
+        inside = held(self.runs.program.at(node))
+        return self.is_alike(node) and all(self.placements.of.get(each, Replicate()) == Replicate() for each in inside)
+
     def is_given_alike(self, call: ast.AST) -> bool:
-        """Whether all ranks give the same to a call, in lists and dicts as well."""
-        if not isinstance(call, ast.Call):
-            return True
-        parts = [each.value if isinstance(each, ast.Starred) else each for each in (*call.args, *call.keywords)]
-        parts = [each.value if isinstance(each, ast.keyword) else each for each in parts]
-        of = self.placements.of
-        inside = (op for each in parts for op in held(self.runs.program.at(each)))
-        return all(map(self.is_alike, parts)) and all(of.get(each, Replicate()) == Replicate() for each in inside)
+        """Whether all ranks give the same to a call."""
+        given = [*call.args, *call.keywords] if isinstance(call, ast.Call) else []
+        return all(self.holds_alike(e.value if isinstance(e, (ast.Starred, ast.keyword)) else e) for e in given)
 
     def has_rows(self, node: ast.AST, always: bool = False) -> bool:
         """Whether it may have a row for each of a rank's samples, along the first axis, or ``always`` has."""

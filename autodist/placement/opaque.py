@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from functools import cache, cached_property
+from typing import Any
 
 from autodist.placement.call import ROWS
 from autodist.placement.in_place import InPlace
@@ -22,6 +24,8 @@ OF_DICTS = ("torch.Tensor.items", "torch.Tensor.values", "torch.Tensor.get", "to
 OWN = "what a model counts of "
 """Begins the names of what models of libraries take the mean over, `words` of the catalog of their losses."""
 VIEWED = ("iterate", "getitem")
+SEEN = ("torch.", "builtins.", "object.", "loader.")
+"""Begins the names of functions and methods that go through no loader which they are given."""
 
 
 class Opaque(InPlace):
@@ -36,7 +40,8 @@ class Opaque(InPlace):
         found = [each for each in map(self._operand, operation.operands) if each is not None]
         apart = [each for each in found if not isinstance(each, Replicate) or each.exponent]
         if not apart:
-            return Replicate()
+            unknown = isinstance(operation.node, ast.Call) and not operation.name.startswith(SEEN)
+            return PerRank(operation.name, NOT_KNOWN) if unknown and self._are_shared(operation.inputs) else Replicate()
         mixed = next((each for each in apart if isinstance(each, PerRank)), None)
         if mixed is not None:
             return mixed
@@ -52,6 +57,16 @@ class Opaque(InPlace):
                 hands_out = own in DETECTORS and len(operation.inputs) > 1
                 return _mean_over(own) if hands_out else Shard(0)
         return PerRank(operation.name, NOT_KNOWN)
+
+    def _goes_through_shared(self, owner: Any) -> bool:
+        """Whether a library that is not known is given a loader that is shared out: `for x in Prefetcher(loader)`."""
+        return owner is not None and self._are_shared((*owner.inputs, *owner.keywords.values()))
+
+    def _are_shared(self, given: Iterable[Value]) -> bool:
+        """Whether a loader is among some values, or what it gives, that is shared out."""
+        loaders = {each for value in given for each in value.things if "loader" in getattr(each, "roles", ())}
+        made = [op for op in self._program.operations if op.owner in loaders] if loaders else []
+        return any(isinstance(self._plan.sharded(each), Shard) for each in made)
 
     def _loss(self, operation: Operation, usual: str) -> Placement:
         """A loss of a library, which is a mean over samples, a sum, or one for each."""

@@ -143,8 +143,8 @@ def drawn_alike(run: Interpreter, varied: frozenset[str], shared: frozenset[ast.
 def noise_of_own(run: Interpreter) -> Iterator[Event]:
     """Where steps draw for a rank's samples from a generator of the script's own, which begins alike on all ranks."""
     steps = run.step_loops
-    for event in run.of("own_noise"):
-        if any(loop.node in steps for loop in event.loops) and not is_per_sample(event):
+    for event in (each for each in run.of("noise_drawn") if each.value.const is True):
+        if any(loop.node in steps for loop in event.loops) and not is_per_sample(event) and run.has_rows(event.node):
             yield event
 
 
@@ -170,16 +170,15 @@ def drawn_for_all(
     drawn: dict[ast.AST, list[Event]] = {}
     for event in run.of("noise_drawn"):
         drawn.setdefault(event.node, []).append(event)
-    own = {event.node for event in run.of("own_noise")}
     for node, events in drawn.items():
-        if any(e.on_one_rank or is_per_sample(e) or is_for_one_row(e) for e in events) or not run.has_rows(
-            node, always=True
-        ):
+        if any(e.on_one_rank or is_per_sample(e) or is_for_one_row(e) for e in events):
+            continue
+        if not run.has_rows(node, always=True):
             continue
         if not isinstance(node, ast.Call) or not shared.isdisjoint((node, *events[0].source.ancestors(node))):
             continue
         alike = all(_is_seeded_alike(e, loops, run) or not loops and "torch" in libraries_of(e, run) for e in events)
-        if (node in own or alike) and not any(is_dropout(e, run) for e in events):
+        if (alike or any(e.value.const is True for e in events)) and not any(is_dropout(e, run) for e in events):
             drawn_there = _whole_noise(node, events[0], run)
             if drawn_there is not None:
                 counts = drawn_there.counts
