@@ -14,6 +14,7 @@ from autodist.program import FIELDS, Operation, Value, closure, held
 from autodist.source import Source, last_name, walk
 
 NOT_KNOWN = "it is not known what it computes"
+WRAPPED = "it is not known how it goes through a loader that is shared out"
 DETECTORS = frozenset(["boxes", "pictures"])
 """The kinds of models that hand out a dict of losses where they are given targets."""
 COUNTED = frozenset("words next_words pixels".split())
@@ -41,7 +42,7 @@ class Opaque(InPlace):
         apart = [each for each in found if not isinstance(each, Replicate) or each.exponent]
         if not apart:
             unknown = isinstance(operation.node, ast.Call) and not operation.name.startswith(SEEN)
-            return PerRank(operation.name, NOT_KNOWN) if unknown and self._are_shared(operation.inputs) else Replicate()
+            return PerRank(operation.name, WRAPPED) if unknown and self._are_shared(operation.inputs) else Replicate()
         mixed = next((each for each in apart if isinstance(each, PerRank)), None)
         if mixed is not None:
             return mixed
