@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property, wraps
 from typing import Concatenate, ParamSpec, TypeVar, cast
 
@@ -23,10 +23,9 @@ from autodist.placement.propagate import propagate
 from autodist.program import Operation, Program, held
 from autodist.project import Project
 from autodist.solve.sources import sources
-from autodist.solve.written import read_by
 from autodist.spread import Spread
 from autodist.trace import trace
-from autodist.values import NOTHING, Function
+from autodist.values import NOTHING, Function, Value
 
 KEPT_STEPS = 50_000
 """Runs of so many steps are kept together: what they hold takes memory."""
@@ -46,33 +45,28 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
         """How the values of the program lie over the ranks under the plan of the run, once it is over."""
         return self.runs.placed(self.runs.program, self)
 
-    @cached_property
-    def _shared_there(self) -> Mapping[ast.AST, list[Placement]]:
-        """How whole data lie where a rank takes its rows of them, by the expressions that read them."""
-        found: dict[ast.AST, list[Placement]] = {}
-        taken = self.placements.plan.taken if self.placements.plan is not None else {}
-        for user, given in taken.items():
-            for part in read_by(user):
-                lying = (given[each] for each in self.runs.program.at(part).operations if each in given)
-                found.setdefault(part, []).extend(lying)
-        return found
-
     def lies(self, node: ast.AST) -> list[Placement]:
         """How what an expression may be lies over the ranks: of each operation that may give it, in any context."""
         given: frozenset[Operation] = self.runs.program.at(node).operations
         of = self.placements.of
-        return [*self._shared_there.get(node, ()), *(of[each] for each in given if each in of)]
+        return [of[each] for each in given if each in of]
+
+    def _is_told(self, node: ast.AST) -> bool:
+        """Whether the graph tells how an expression lies: it may not come to code that a run comes to, and knows of
+        whole data and batches of which a rank takes its share only where they are computed with."""
+        by_hand = self.plan.batches or self.plan.wholes is not None
+        return not isinstance(node, ast.expr) or bool(self.runs.program.at(node)) and not by_hand
 
     def is_alike(self, node: ast.AST) -> bool:
-        """Whether all ranks have the same there, whatever a list or an object holds that it is. The program may not
-        come to code that a run comes to, which tells then."""
-        if not self.runs.program.at(node) and isinstance(node, ast.expr):
-            return not self.values.get(node, NOTHING).spread.is_local
-        lying = self.placements.joint(self.runs.program.at(node).operations)
-        return lying in (None, Replicate()) and all(each == Replicate() for each in self._shared_there.get(node, ()))
+        """Whether all ranks have the same there, whatever a list or an object holds that it is."""
+        if not self._is_told(node):
+            return not self._value(node).spread.is_local
+        return self.placements.joint(self.runs.program.at(node).operations) in (None, Replicate())
 
     def holds_alike(self, node: ast.AST) -> bool:
         """Whether all ranks have the same there, in lists, dicts and objects as well."""
+        if not self._is_told(node):
+            return self.is_alike(node) and not self.holds_local(self._value(node))
         inside = held(self.runs.program.at(node))
         return self.is_alike(node) and all(self.placements.of.get(each, Replicate()) == Replicate() for each in inside)
 
@@ -83,15 +77,20 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
 
     def has_rows(self, node: ast.AST, always: bool = False) -> bool:
         """Whether it may have a row for each of a rank's samples, along the first axis, or ``always`` has."""
-        if not self.runs.program.at(node) and isinstance(node, ast.expr):
-            return self.values.get(node, NOTHING).spread is Spread.ROWS
+        if not self._is_told(node):
+            return self._value(node).spread is Spread.ROWS
         rows = [isinstance(each, Shard) and not each.axis for each in self.lies(node)]
         return any(rows) and (all(rows) or not always)
 
     def counts_samples(self, node: ast.AST) -> bool:
         """Whether it goes by how many samples a rank has, of which all have as many: `len(x)`, `len(x) // 2`"""
+        if not self._is_told(node):
+            return self._value(node).spread is Spread.COUNT
         counts = (each.weight for each in self.lies(node) if isinstance(each, Partial) and each.reduce == "sum")
         return any(map(is_even_number, counts))
+
+    def _value(self, node: ast.AST) -> Value:
+        return self.values.get(node, NOTHING) if isinstance(node, ast.expr) else NOTHING
 
     def run(self) -> Interpreter:
         """Run the entry script, then what nothing in it calls (a launcher or framework may)."""
