@@ -158,7 +158,7 @@ def _is_same(test: ast.expr, between: list[ast.stmt], source: Source, run: Inter
         counts = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len"
         if not counts and not isinstance(node, PURE):
             return False
-        if isinstance(node, ast.expr) and run.values.get(node, NOTHING).spread.is_local:
+        if isinstance(node, ast.expr) and not run.is_alike(node):
             return False
     for statement in between:
         for node in ast.walk(statement):

@@ -71,7 +71,7 @@ def orders(
     found: dict[ast.AST, Site] = {}
     for event in randomness.ordering(run):
         node = event.node
-        local = isinstance(node, ast.expr) and run.values.get(node, NOTHING).spread.is_local
+        local = isinstance(node, ast.expr) and not run.is_alike(node)
         if node in own or local and node not in rows:
             continue  # noise for a rank's own samples
         if not any(loop.node in training for loop in event.loops) or _is_shown_only(event, run):
@@ -107,7 +107,7 @@ def undecided(libraries: frozenset[str], run: Interpreter) -> frozenset[str]:
     drawn: dict[ast.AST, set[str]] = {}
     sites: dict[ast.AST, Site] = {}
     for event in (each for kind in randomness.DRAWS for each in run.of(kind)) if libraries else ():
-        own = isinstance(event.node, ast.expr) and run.values.get(event.node, NOTHING).spread.is_local
+        own = isinstance(event.node, ast.expr) and not run.is_alike(event.node)
         inside = any(loop.node in training for loop in event.loops) and not event.inside_forward
         if inside and not own and not randomness.is_per_sample(event):
             drawn.setdefault(event.node, set()).update(randomness.libraries_of(event, run))
@@ -156,7 +156,7 @@ def _goes_by_samples(node: ast.Call, run: Interpreter) -> bool:
     """Whether a rank's samples, or their number, have to do with what is drawn: not by their device or type."""
     told = [node.func, *node.args, *(each.value for each in node.keywords if each.arg not in ("device", "dtype"))]
     inner = [each for part in told for each in ast.walk(part) if isinstance(each, ast.expr)]
-    return any(run.values.get(each, NOTHING).spread.is_local for each in inner)
+    return not all(map(run.is_alike, inner))
 
 
 def _is_number(node: ast.Call, source: Source) -> bool:
@@ -244,7 +244,7 @@ def _goes_by_rank(
                 asked += [test for each in generators for test in each.ifs]
             case ast.ListComp() | ast.GeneratorExp():
                 return True  # a number at a time, or as many as are asked for
-        if any(run.values.get(each, NOTHING).spread.is_local for each in asked):
+        if not all(map(run.is_alike, asked)):
             return True
         inner = around
     return False
@@ -258,12 +258,7 @@ def _is_exhausted(generator: ast.GeneratorExp, source: Source) -> bool:
 
 def _counts_rows(through: ast.expr, run: Interpreter) -> bool:
     """Whether a loop goes through a rank's samples, and not through the batches of a loader."""
-    value = run.values.get(through, NOTHING)
-    return (
-        value.spread.is_local
-        or isinstance(through, ast.Call)
-        and any(run.values.get(each, NOTHING).spread.is_local for each in through.args)
-    )
+    return not all(map(run.is_alike, [through, *(through.args if isinstance(through, ast.Call) else ())]))
 
 
 def _counts(through: ast.expr) -> list[ast.expr]:

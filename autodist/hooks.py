@@ -35,7 +35,7 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
             )
             yield Concern("AD907", event.source, event.node, message, Severity.REFUSAL)
             return
-        if not held and not (event.grad and (event.value.spread.is_local or event.value.models)):
+        if not held and not (event.grad and (event.value.models or not _is_alike(event, run))):
             if not keys(unwrapped(event.value)) & ours:
                 continue
         if _is_proportional(event, run) or not held and _only_reads(event):
@@ -129,6 +129,12 @@ def _runs_backward(node: ast.AST, cls: Class) -> bool:
     return any("backward" in name for name in around)
 
 
+def _is_alike(event: Event, run: Interpreter) -> bool:
+    """Whether all ranks have the tensor whose gradient is hooked."""
+    method = event.node.func if isinstance(event.node, ast.Call) else None
+    return isinstance(method, ast.Attribute) and run.is_alike(method.value)
+
+
 def _only_reads(event: Event) -> bool:
     """Whether a hook keeps or prints gradients of samples, and gives nothing back."""
     functions = event.detail.functions
@@ -168,8 +174,7 @@ def _scales(node: ast.expr, name: str, run: Interpreter) -> bool:
 
     def fixed(other: ast.expr) -> bool:
         inside = [n for n in ast.walk(other) if isinstance(n, ast.expr)]
-        local = any(run.values.get(n, NOTHING).spread.is_local for n in inside)
-        return not local and not any(isinstance(n, ast.Name) and n.id == name for n in inside)
+        return all(map(run.is_alike, inside)) and not any(isinstance(n, ast.Name) and n.id == name for n in inside)
 
     match node:
         case ast.Name(id=found):

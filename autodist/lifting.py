@@ -12,7 +12,7 @@ from autodist.source import Source, last_name
 from autodist.values import NOTHING, External, Object, Stream, drawn_from
 
 SHARED = regions.TRAINING | frozenset(
-    "random random_number numpy_draw draw local_draw own_noise seed collective progress exit leave download".split()
+    "random random_number numpy_draw draw local_draw noise_drawn seed collective progress exit leave download".split()
 )
 PURE = frozenset(
     "enumerate zip range sorted reversed list tuple dict set len min max sum int float str round abs format join split"

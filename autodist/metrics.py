@@ -26,7 +26,7 @@ def counting_whole(run: Interpreter) -> tuple[Site, ...]:
         Site(metric.source, metric.node)
         for metric, events in given.items()
         if isinstance(metric.node, ast.Call) and COUNTING.fullmatch(metric.name)
-        if "sync_on_compute" not in metric.keywords and not any(event.value.spread.is_local for event in events)
+        if "sync_on_compute" not in metric.keywords and all(run.is_given_alike(event.node) for event in events)
     )
 
 

@@ -17,7 +17,6 @@ from autodist.interpreter import Event, Interpreter
 from autodist.rule import Severity
 from autodist.script import Concern, Decision
 from autodist.source import Source, last_name, shortened
-from autodist.spread import SAME
 from autodist.values import NOTHING, Value, drawn_by_evaluation, is_clock
 
 MEETING = ("forward", "backward", "step", "collective")
@@ -53,7 +52,7 @@ def decisions(
             clocks = [each for each in value.origins if is_clock(each)]
             by_signal = any(not each.roles.isdisjoint(ANY_TIME) for each in clocks)  # type: ignore[union-attr]
             by_file = not clocks and not looked.isdisjoint(ast.walk(part))
-            if part in found or value.spread is not SAME or not (clocks or by_file):
+            if part in found or not (clocks or by_file) or not run.is_alike(part):
                 continue
             if not inside and not by_signal:
                 continue
@@ -69,7 +68,7 @@ def by_noise(run: Interpreter, alone: frozenset[ast.AST], apart: frozenset[ast.A
         return None
     found: dict[ast.expr, Decision] = {}
     for event in randomness.decided_by_noise(run):
-        if event.on_one_rank or regions.within(event, alone) or event.value.spread.is_local:
+        if event.on_one_rank or regions.within(event, alone) or not _is_alike(event, run):
             continue
         if event.kind == "test" and not _is_of_consequence(event, run, alone):
             continue
@@ -90,20 +89,25 @@ def _trains_by_noise(run: Interpreter, alone: frozenset[ast.AST]) -> bool:
 
     def is_noise(node: ast.expr) -> bool:
         value = run.values.get(node, NOTHING)
-        return value.spread is SAME and randomness.is_noise_of_evaluation(value)
+        return randomness.is_noise_of_evaluation(value) and run.is_alike(node)
 
     def weighs(node: ast.expr) -> bool:
         return is_noise(node) and not trained.isdisjoint(run.values.get(node, NOTHING).origins)
 
     for source in run.project.sources:
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.BinOp) and run.values.get(node, NOTHING).spread.is_local:
+            if isinstance(node, ast.BinOp) and not run.is_alike(node):
                 if weighs(node.left) or weighs(node.right):
                     return True
             elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and is_noise(node.slice):
                 if run.values.get(node, NOTHING).things and alone.isdisjoint(source.ancestors(node)):
                     return True
     return False
+
+
+def _is_alike(event: Event, run: Interpreter) -> bool:
+    """Whether all ranks are asked by a condition, or give a schedule or a setting, the same."""
+    return all(map(run.is_alike, [event.node] if event.kind == "test" else _given(event)))
 
 
 def _given(event: Event) -> list[ast.expr]:

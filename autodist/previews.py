@@ -15,7 +15,7 @@ from autodist.origins import is_cut, learnt_from
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site, Wrapping
 from autodist.source import Source, all_of, told_once, walk
-from autodist.spread import ROWS, SAME
+from autodist.spread import SAME
 from autodist.tensors.mixing import mixings
 from autodist.values import NOTHING, UNKNOWN, Object, Wrapped
 
@@ -202,4 +202,4 @@ def _takes_rows(node: ast.AST, number: int, run: Interpreter) -> bool:
     """Whether a call is given so many tensors of this rank's samples, and nothing else."""
     if not isinstance(node, ast.Call) or node.keywords or len(node.args) != number:
         return False
-    return all(run.values.get(each, NOTHING).spread is ROWS for each in node.args)
+    return all(map(run.has_rows, node.args))

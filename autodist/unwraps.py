@@ -10,7 +10,7 @@ from autodist.interpreter import SAFE_ON_WRAPPER, Interpreter
 from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import Source
-from autodist.values import NOTHING, Class, External, Object, Table, Value, Wrapped
+from autodist.values import NOTHING, Class, External, Object, Table, Wrapped
 
 TAKING_PART = frozenset("optimizer scheduler scaler module".split())
 PIPELINES = re.compile(r"diffusers\.(?:\w+\.)*\w+Pipeline(?:\.from_pretrained)?$")
@@ -192,17 +192,17 @@ def _is_shown(node: ast.expr, run: Interpreter) -> bool:
     if not things or any(not isinstance(t, External) or run.catalog.knows(t.name) for t in things):
         return False
     given = (*call.args, *(keyword.value for keyword in call.keywords))
-    others = [run.values.get(each, NOTHING) for each in given if each is not node]
-    return not any(_is_for_training(value, run) for value in others)
+    return not any(_is_for_training(each, run) for each in given if each is not node)
 
 
-def _is_for_training(value: Value, run: Interpreter) -> bool:
+def _is_for_training(node: ast.expr, run: Interpreter) -> bool:
     """A rank's own samples, or what takes part in training: an optimizer, another model, a loader of such samples."""
+    value = run.values.get(node, NOTHING)
     things = [t for t in value.things if isinstance(t, (Object, Wrapped))]
     roles = {role for t in things if isinstance(t, Object) for role in t.roles}
     shared = any(run.shares_out(loader) for loader in value.objects("loader"))
     wrapped = any(isinstance(t, Wrapped) for t in things)
-    return value.spread.is_local or run.holds_local(value) or shared or wrapped or bool(roles & TAKING_PART)
+    return shared or wrapped or bool(roles & TAKING_PART) or not run.holds_alike(node)
 
 
 def _is_written_out(node: ast.expr, source: Source, logs: frozenset[ast.AST]) -> bool:

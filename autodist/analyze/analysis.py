@@ -24,7 +24,7 @@ from autodist.analyze.launched import is_distributed, seeds_by_rank
 from autodist.analyze.losses import whole_losses, without_sums
 from autodist.analyze.modules import uncovered
 from autodist.analyze.picked import steps_on_parts
-from autodist.analyze.reductions import losses, reduced, terms
+from autodist.analyze.reductions import losses, placed, reduced, terms
 from autodist.analyze.refusals import in_batch_negatives, refusals_of, unfinished, unshared_output
 from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Evaluation, Strategy
@@ -47,7 +47,7 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     """The semantic model of a project."""
     facts = catalog.load(config.catalog, config.operations)
     try:
-        return _analyzed(project, config, facts, Runs(project, facts))
+        return _analyzed(project, config, facts, Runs(project, facts, placed))
     except Unfinished as end:
         concern = unfinished(end.run, config.strategy)
         return TrainingScript(project, end.run.values, concerns=(concern,), distributed=is_distributed(end.run))

@@ -11,7 +11,7 @@ from autodist.origins import fed_to_losses
 from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import Source, argument, first_index, last_name
-from autodist.spread import COUNT, ROWS, Spread
+from autodist.spread import ROWS, Spread
 from autodist.tensors.calls import called_name
 from autodist.tensors.shapes import counted_off
 from autodist.values import NOTHING, Draw, Object, Path_, Table, Value
@@ -85,7 +85,7 @@ def batch_size_sites(run: Interpreter, plan: Plan) -> list[Site]:
             and _counts_rows(use, source)
         )
         and ((source.function(use), _setting(use)) in whole or not _is_also_other(use, source, run, names))
-        and run.values.get(use, NOTHING).spread is not COUNT  # `batch_size = x.shape[0]` is this rank's already
+        and not run.counts_samples(use)  # `batch_size = x.shape[0]` is this rank's already
         and not run.is_gathered(run.values.get(use, NOTHING))
         and not _is_read_off(use, source)
         and not _is_told_sizes(use, source, run)
@@ -199,7 +199,7 @@ def _is_also_other(use: ast.expr, source: Source, run: Interpreter, names: set[s
     """Whether this is a parameter of a function that is told the batch size in one place and another number in the
     next: `noise(batch_size)` and `noise(25)`. It becomes a rank's share where it is given."""
     given = _told(use, source, run, left_out=True)
-    told = {_is_named(node, names) for node in given if run.values.get(node, NOTHING).spread is not COUNT}
+    told = {_is_named(node, names) for node in given if not run.counts_samples(node)}
     return len(told) > 1
 
 
@@ -522,9 +522,7 @@ def shapes_tensors(use: ast.expr, source: Source, run: Interpreter, in_step: boo
             drawn = called in SAMPLING and listed  # `prior.sample((batch_size,))`, of a distribution
             return (called in SHAPES or drawn) and (in_step or ours) or called in KEYS and in_step
         if isinstance(ancestor, ast.Compare):
-            return in_step and any(
-                run.values.get(part, NOTHING).spread is COUNT for part in (ancestor.left, *ancestor.comparators)
-            )
+            return in_step and any(map(run.counts_samples, (ancestor.left, *ancestor.comparators)))
         if isinstance(ancestor, ast.stmt):
             return False
         if isinstance(ancestor, ast.BinOp) and isinstance(ancestor.left, ast.List) and inner is ancestor.right:
@@ -544,7 +542,7 @@ def _counts_numbers(quotient: ast.BinOp, run: Interpreter) -> bool:
     if not isinstance(quotient.op, (ast.Div, ast.FloorDiv)) or not isinstance(call, ast.Call):
         return False
     named = isinstance(call.func, ast.Attribute) and call.func.attr in ("nelement", "numel") and not call.args
-    return named and run.values.get(call.func.value, NOTHING).spread is ROWS  # type: ignore[attr-defined]
+    return named and run.has_rows(call.func.value)  # type: ignore[attr-defined]
 
 
 def _is_first_size(product: ast.BinOp, source: Source, run: Interpreter) -> bool:
@@ -558,10 +556,10 @@ def _is_first_size(product: ast.BinOp, source: Source, run: Interpreter) -> bool
         return False
     if call.func.attr not in ("view", "reshape"):
         return False
-    method = run.values.get(call.func.value, NOTHING).spread is ROWS
+    method = run.has_rows(call.func.value)
     held = call.func.value if method else call.args[0]
     sizes = call.args if method else call.args[1:]
-    return run.values.get(held, NOTHING).spread is ROWS and bool(sizes) and sizes[0] in (listed, inner)
+    return run.has_rows(held) and bool(sizes) and sizes[0] in (listed, inner)
 
 
 def _cuts_rows(use: ast.expr, source: Source, run: Interpreter) -> bool:
@@ -576,8 +574,7 @@ def _cuts_rows(use: ast.expr, source: Source, run: Interpreter) -> bool:
     taken = source.parents[outer] if isinstance(outer, ast.Tuple) else outer
     if first is not cut or not isinstance(taken, ast.Subscript):
         return False
-    value = run.values.get(taken.value, NOTHING)
-    return value.spread is ROWS and not value.things
+    return run.has_rows(taken.value) and not run.values.get(taken.value, NOTHING).things
 
 
 def _goes_through_rows(use: ast.expr, source: Source, run: Interpreter) -> bool:
@@ -598,9 +595,9 @@ def _goes_through_rows(use: ast.expr, source: Source, run: Interpreter) -> bool:
         return counted_off(made, latest) is call
 
     def goes_through(node: ast.Subscript) -> bool:
-        base, parts = latest(node.value), getattr(node.slice, "elts", [])
-        labelled = any(latest(part).spread is ROWS and not latest(part).things for part in parts[1:])
-        return base.spread is ROWS and labelled and not run.is_gathered(base)
+        parts = getattr(node.slice, "elts", [])
+        labelled = any(run.has_rows(part) and not latest(part).things for part in parts[1:])
+        return run.has_rows(node.value) and labelled and not run.is_gathered(latest(node.value))
 
     indexed = (each for each in ast.walk(source.home(statement)) if isinstance(each, ast.Subscript))
     through = [each for each in indexed if isinstance(each.slice, ast.Tuple) and counts(each.slice.elts[0])]

@@ -15,7 +15,9 @@ from autodist.naming import rank_zero_statements
 from autodist.origins import learnt_from
 from autodist.placement import Each, Partial, Placement, Shard
 from autodist.placement.call import ROWS
+from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan as Lying
+from autodist.placement.propagate import propagate
 from autodist.program import Operation, Program, closure, held
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site
@@ -132,6 +134,13 @@ def _given(program: Program, run: Interpreter) -> Sources:
     given = sources(program, run.catalog, frozenset(ahead))
     by_hand = given.batches or given.wholes
     return given if by_hand and not given.training else replace(given, training=given.training | loaders)
+
+
+def placed(program: Program, run: Interpreter) -> Placements:
+    """How all values lie under the plan of a run."""
+    if not program.operations:
+        return Placements()
+    return propagate(program, _lying(program, run, run.plan), catalog=run.catalog)
 
 
 def losses(program: Program, run: Interpreter, plan: Plan) -> Losses:

@@ -87,7 +87,7 @@ def _may_hold_shards(event: Event, run: Interpreter) -> bool:
     tensor = sliced or isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in KEEPING
     if tensor and not any(isinstance(t, Parameters) for t in value.things):
         return False
-    return not value.spread.is_local
+    return run.is_alike(node)
 
 
 OWN_STATES = ("state_dict", "get_extra_state")

@@ -77,10 +77,8 @@ class Draws(Contents):
         counted = any(v.spread is COUNT for v in told)
         evaluates = self._forward and self._evaluates() and not _has_generator(keywords)
         noise = self._noise_of_evaluation(node, scope).origins if evaluates else NOTHING.origins
-        self.event("noise_drawn", node, scope, Value(spread=ROWS if counted else SAME), constant(name))
+        self.event("noise_drawn", node, scope, constant(_has_generator(keywords)), constant(name))
         if name.endswith(COUNTING) and counted:  # a number for each of this rank's samples: `randint(0, n, (len(x),))`
-            if _has_generator(keywords):
-                self.event("own_noise", node, scope, keywords["generator"])
             return Value(spread=ROWS, origins=noise.union(*(v.origins for v in args)))
         permutes = name.rpartition(".")[2] in ("randperm", "permutation")
         once = not self._loops
@@ -107,10 +105,8 @@ class Draws(Contents):
         sized = [*given, *(each for value in given for each in self._contents(value))]
         self._note_noise(node, scope)
         told = any(v.spread in (COUNT, ROWS) for v in sized)
-        self.event("noise_drawn", node, scope, Value(spread=ROWS if told else SAME), constant(name))
+        self.event("noise_drawn", node, scope, constant(_has_generator(keywords)), constant(name))
         if told:
-            if _has_generator(keywords):
-                self.event("own_noise", node, scope, keywords["generator"])
             return Value(spread=ROWS, origins=frozenset().union(*(v.origins for v in sized)))
         if keywords.get("requires_grad", NOTHING).const is True and id(node) not in self.plan.inputs:
             return of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 from functools import cached_property, wraps
@@ -15,10 +16,16 @@ from autodist.interpreter.expressions import Expressions
 from autodist.interpreter.machine import Interrupted, Spent
 from autodist.interpreter.plan import Plan
 from autodist.interpreter.statements import Statements
-from autodist.program import Program
+from autodist.placement import Partial, Placement, Replicate, Shard
+from autodist.placement.lattice import is_even_number
+from autodist.placement.placements import Placements
+from autodist.placement.propagate import propagate
+from autodist.program import Operation, Program, held
 from autodist.project import Project
+from autodist.solve.sources import sources
+from autodist.spread import Spread
 from autodist.trace import trace
-from autodist.values import Function
+from autodist.values import NOTHING, Function, Value
 
 KEPT_STEPS = 50_000
 """Runs of so many steps are kept together: what they hold takes memory."""
@@ -29,6 +36,61 @@ Answer = TypeVar("Answer")
 
 class Interpreter(Calls, Expressions, Statements, Branches, Draws):
     """One run over a project. `values` and `events` are what it leaves behind."""
+
+    runs: Runs
+    """Those that it is one of."""
+
+    @cached_property
+    def placements(self) -> Placements:
+        """How the values of the program lie over the ranks under the plan of the run, once it is over."""
+        return self.runs.placed(self.runs.program, self)
+
+    def lies(self, node: ast.AST) -> list[Placement]:
+        """How what an expression may be lies over the ranks: of each operation that may give it, in any context."""
+        given: frozenset[Operation] = self.runs.program.at(node).operations
+        of = self.placements.of
+        return [of[each] for each in given if each in of]
+
+    def _is_told(self, node: ast.AST) -> bool:
+        """Whether the graph tells how an expression lies: it may not come to code that a run comes to, and knows of
+        whole data and batches of which a rank takes its share only where they are computed with."""
+        by_hand = self.plan.batches or self.plan.wholes is not None
+        return not isinstance(node, ast.expr) or bool(self.runs.program.at(node)) and not by_hand
+
+    def is_alike(self, node: ast.AST) -> bool:
+        """Whether all ranks have the same there, whatever a list or an object holds that it is."""
+        if not self._is_told(node):
+            return not self._value(node).spread.is_local
+        return self.placements.joint(self.runs.program.at(node).operations) in (None, Replicate())
+
+    def holds_alike(self, node: ast.AST) -> bool:
+        """Whether all ranks have the same there, in lists, dicts and objects as well."""
+        if not self._is_told(node):
+            return self.is_alike(node) and not self.holds_local(self._value(node))
+        inside = held(self.runs.program.at(node))
+        return self.is_alike(node) and all(self.placements.of.get(each, Replicate()) == Replicate() for each in inside)
+
+    def is_given_alike(self, call: ast.AST) -> bool:
+        """Whether all ranks give the same to a call."""
+        given = [*call.args, *call.keywords] if isinstance(call, ast.Call) else []
+        return all(self.holds_alike(e.value if isinstance(e, (ast.Starred, ast.keyword)) else e) for e in given)
+
+    def has_rows(self, node: ast.AST, always: bool = False) -> bool:
+        """Whether it may have a row for each of a rank's samples, along the first axis, or ``always`` has."""
+        if not self._is_told(node):
+            return self._value(node).spread is Spread.ROWS
+        rows = [isinstance(each, Shard) and not each.axis for each in self.lies(node)]
+        return any(rows) and (all(rows) or not always)
+
+    def counts_samples(self, node: ast.AST) -> bool:
+        """Whether it goes by how many samples a rank has, of which all have as many: `len(x)`, `len(x) // 2`"""
+        if not self._is_told(node):
+            return self._value(node).spread is Spread.COUNT
+        counts = (each.weight for each in self.lies(node) if isinstance(each, Partial) and each.reduce == "sum")
+        return any(map(is_even_number, counts))
+
+    def _value(self, node: ast.AST) -> Value:
+        return self.values.get(node, NOTHING) if isinstance(node, ast.expr) else NOTHING
 
     def run(self) -> Interpreter:
         """Run the entry script, then what nothing in it calls (a launcher or framework may)."""
@@ -89,23 +151,35 @@ def once_a_run(
     return answer
 
 
-class Runs:
-    """The runs of one analysis. What is planned as it was for one of the last runs is that run."""
+def shared_out(program: Program, run: Interpreter) -> Placements:
+    """How values lie where what trains is shared out, and nothing is made global."""
+    return propagate(program, sources(program, run.catalog).plan, catalog=run.catalog)
 
-    def __init__(self, project: Project, catalog: Catalog) -> None:
-        self._project, self._catalog = project, catalog
+
+class Runs:
+    """The runs of one analysis. What is planned as it was for one of the last runs is that run. How values lie under
+    the plan of a run is asked of ``placed``, when somebody asks the run."""
+
+    def __init__(
+        self, project: Project, catalog: Catalog, placed: Callable[[Program, Interpreter], Placements] = shared_out
+    ) -> None:
+        self._project, self._catalog, self.placed = project, catalog, placed
         self._kept: list[Interpreter] = []
 
     @cached_property
     def program(self) -> Program:
-        """What the project does, read once for all of them."""
-        return trace(self._project, self._catalog)
+        """What the project does, read once for all of them. Raises Unfinished where it could not be read to its end."""
+        program = trace(self._project, self._catalog)
+        if not program.complete:
+            raise Unfinished(self._kept[0])
+        return program
 
     def __call__(self, plan: Plan) -> Interpreter:
         """The run with this plan. Raises Unfinished where it did not come to its end."""
         found = next((each for each in self._kept if each.plan == plan), None)
         if found is None:
             found = Interpreter(self._project, self._catalog, plan).run()
+            found.runs = self
         self._kept = [found, *(each for each in self._kept if each is not found)]
         while len(self._kept) > 1 and sum(each.steps for each in self._kept) > KEPT_STEPS:
             self._kept.pop()

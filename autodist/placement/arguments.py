@@ -156,7 +156,12 @@ def operands(operation: Operation, known: operations.Operation) -> Iterator[Valu
     if operation.owner is not None and operation.owner.name.startswith("torch.distributions."):
         yield from (each for each in (*operation.owner.inputs, *operation.owner.keywords.values()) if each.operations)
     for name, each in operation.keywords.items():
-        if each.operations and name not in ("dim", "axis", "size", "generator", "device", "dtype", "weight"):
+        inner = parts(each) if known.cls in ("concatenate", "stack") else None  # `torch.cat(tensors=[x, y])`
+        if name in ("dim", "axis", "size", "generator", "device", "dtype", "weight"):
+            continue
+        if inner is not None:
+            yield from inner
+        elif each.operations or each.things and known.cls in ("concatenate", "stack"):
             yield each
 
 

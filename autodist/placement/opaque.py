@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache, cached_property
+from typing import Any
 
 from autodist.placement.call import ROWS
 from autodist.placement.in_place import InPlace
@@ -13,6 +15,7 @@ from autodist.program import FIELDS, Operation, Value, closure, held
 from autodist.source import Source, last_name, walk
 
 NOT_KNOWN = "it is not known what it computes"
+WRAPPED = "it is not known how it goes through a loader that is shared out"
 DETECTORS = frozenset(["boxes", "pictures"])
 """The kinds of models that hand out a dict of losses where they are given targets."""
 COUNTED = frozenset("words next_words pixels".split())
@@ -30,6 +33,8 @@ FIELDS_OF_NODES = frozenset("x pos edge_index edge_attr edge_weight".split())
 NODES = "nodes"
 """Counts the nodes of a batch, of which graphs have different numbers."""
 VIEWED = ("iterate", "getitem")
+SEEN = ("torch.", "builtins.", "object.", "loader.")
+"""Begins the names of functions and methods that go through no loader which they are given."""
 
 
 class Opaque(InPlace):
@@ -44,7 +49,8 @@ class Opaque(InPlace):
         found = [each for each in map(self._operand, operation.operands) if each is not None]
         apart = [each for each in found if not isinstance(each, Replicate) or each.exponent]
         if not apart:
-            return Replicate()
+            unknown = isinstance(operation.node, ast.Call) and not operation.name.startswith(SEEN)
+            return PerRank(operation.name, WRAPPED) if unknown and self._are_shared(operation.inputs) else Replicate()
         mixed = next((each for each in apart if isinstance(each, PerRank)), None)
         if mixed is not None:
             return mixed
@@ -64,6 +70,16 @@ class Opaque(InPlace):
                 hands_out = own in DETECTORS and len(operation.inputs) > 1
                 return _mean_over(own) if hands_out else Shard(0, rows=next(iter(rows), ROWS))
         return PerRank(operation.name, NOT_KNOWN)
+
+    def _goes_through_shared(self, owner: Any) -> bool:
+        """Whether a library that is not known is given a loader that is shared out: `for x in Prefetcher(loader)`."""
+        return owner is not None and self._are_shared((*owner.inputs, *owner.keywords.values()))
+
+    def _are_shared(self, given: Iterable[Value]) -> bool:
+        """Whether a loader is among some values, or what it gives, that is shared out."""
+        loaders = {each for value in given for each in value.things if "loader" in getattr(each, "roles", ())}
+        made = [op for op in self._program.operations if op.owner in loaders] if loaders else []
+        return any(isinstance(self._plan.sharded(each), Shard) for each in made)
 
     def _loss(self, operation: Operation, usual: str) -> Placement:
         """A loss of a library, which is a mean over samples, a sum, or one for each."""

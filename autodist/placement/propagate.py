@@ -30,7 +30,7 @@ from autodist.placement.lattice import (
     piecewise,
     times,
 )
-from autodist.placement.opaque import Opaque
+from autodist.placement.opaque import WRAPPED, Opaque
 from autodist.placement.placements import Placements, joint
 from autodist.placement.plan import Plan, Sharded, changed
 from autodist.placement.reading import SOURCES, is_list, shaped
@@ -146,6 +146,8 @@ class _Propagation(Opaque):
             return Replicate(-int(isinstance(self._plan.sharded(operation), Shard))), ()
         if gives_rank(operation):
             return rank(Call(operation.name, ())), ()
+        if operation.name == "iterate" and self._goes_through_shared(operation.owner):
+            return PerRank(operation.name, WRAPPED), None
         if operation.name in ("iterate", "range.index"):
             return self._round(operation)
         if (words := self._packed(operation)) is not None:

@@ -26,7 +26,6 @@ from autodist.randomness.dropping import drop_inside, drops, has_masks
 from autodist.randomness.orders import drawn_beside_torch, picks_of_all
 from autodist.randomness.own_noise import adds_noise, augmenting, augmenting_workers
 from autodist.script import Apart, Loader, Model
-from autodist.spread import COUNT
 from autodist.values import (
     NOTHING,
     Items,
@@ -90,7 +89,7 @@ def sees_all(run: Interpreter) -> bool:
         return False
     graded = (event for event in run.of("forward") if event.grad and not event.inside_forward)
     steps = [event for event in graded if not run.step_loops.isdisjoint(loop.node for loop in event.loops)]
-    return bool(steps) and not any(event.detail.spread.is_local for event in steps)
+    return bool(steps) and all(run.is_given_alike(event.node) for event in steps)
 
 
 def _runs_by_chance(module: Object, run: Interpreter) -> bool:
@@ -107,8 +106,8 @@ def _runs_by_chance(module: Object, run: Interpreter) -> bool:
 def _goes_by_chance(test: ast.expr, drawn: set[ast.AST], run: Interpreter) -> bool:
     """Whether a condition is computed from what was drawn, or from a rank's samples and not only their number."""
     made = {*ast.walk(test), *roots(test, run, set())}
-    values = (run.values.get(each, NOTHING) for each in made if isinstance(each, ast.expr))
-    return not made.isdisjoint(drawn) or any(each.spread.is_local and each.spread is not COUNT for each in values)
+    own = (each for each in made if isinstance(each, ast.expr) and not run.is_alike(each))
+    return not made.isdisjoint(drawn) or not all(map(run.counts_samples, own))
 
 
 def drops_alike(
@@ -169,7 +168,7 @@ def _said(test: ast.expr, run: Interpreter) -> Iterator[ast.AST]:
     bound = (each for each in ast.walk(source.home(test)) if isinstance(each, ast.Assign)) if names else ()
     made = (e.value for e in bound if any(isinstance(t, ast.Name) and t.id in names for t in e.targets))
     for each in (test, *made):
-        if not run.values.get(each, NOTHING).spread.is_local:
+        if run.is_alike(each):
             yield from ast.walk(each)
 
 
@@ -302,7 +301,7 @@ def left_seeded(run: Interpreter) -> Iterator[tuple[Event, augmentation.Drawn]]:
             for seed in augmentation.seeding(loader, run) if run.shares_out(loader) else ():
                 first.setdefault(seed.library, (event, seed))
     for event in draw_events(run) if first else ():
-        own = isinstance(event.node, ast.expr) and run.values.get(event.node, NOTHING).spread.is_local
+        own = isinstance(event.node, ast.expr) and not run.is_alike(event.node)
         if own or event.inside_forward or is_per_sample(event) or is_of_sampler(event) or is_dropout(event, run):
             continue
         for iterated, seed in (first[each] for each in libraries_of(event, run) if each in first):

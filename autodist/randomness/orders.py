@@ -12,7 +12,6 @@ from autodist.randomness.drawing import draw_events, is_dropout, is_of_sampler, 
 from autodist.randomness.dropping import drops
 from autodist.script import Loader, Model
 from autodist.source import last_name
-from autodist.spread import ROWS
 from autodist.values import (
     NOTHING,
     Draw,
@@ -70,11 +69,7 @@ def parted_orders(run: Interpreter) -> Iterator[tuple[Event, str]]:
     orders = [e for e in draw_events(run) if e.loops and isinstance(e.node, ast.Call) and names_order(e.node)]
     for event in draw_events(run):
         tries = [loop.node for loop in event.loops if isinstance(loop.node, ast.While)]
-        rows = [
-            loop
-            for loop in event.loops
-            if loop.through is not None and run.values.get(loop.through.iter, NOTHING).spread is ROWS
-        ]
+        rows = [loop for loop in event.loops if loop.through is not None and run.has_rows(loop.through.iter)]
         if not tries or not rows or event.loops.index(rows[0]) > [e.node for e in event.loops].index(tries[-1]):
             continue
         name = event.function.name if event.function is not None else "the step"
@@ -166,5 +161,5 @@ def picks_of_all(run: Interpreter) -> dict[ast.AST, Event]:
         for thing in event.value.things
         if isinstance(thing, Draw)
         for node in ast.walk(thing.node)
-        if isinstance(node, ast.Call) and not run.values.get(node, NOTHING).spread.is_local
+        if isinstance(node, ast.Call) and run.is_alike(node)
     }

@@ -25,7 +25,6 @@ from autodist.randomness.drawing import (
     seeded,
 )
 from autodist.script import Loader, Site, WholeNoise
-from autodist.spread import COUNT, ROWS
 from autodist.tensors import operations
 from autodist.values import (
     NOTHING,
@@ -43,7 +42,7 @@ def adds_noise(run: Interpreter, for_all: Collection[ast.AST]) -> bool:
     """Whether steps draw noise for the samples of a rank alone: `x + torch.randn(x.shape)`"""
     steps = (e for e in run.of("random") if any(loop.node in run.step_loops for loop in e.loops))
     drawn = {event.node for event in steps if isinstance(event.node, ast.expr) and not is_per_sample(event)}
-    return any(run.values.get(node, NOTHING).spread is ROWS for node in drawn if node not in for_all)
+    return any(run.has_rows(node) for node in drawn if node not in for_all)
 
 
 def augmenting(loaders: Iterable[Loader], run: Interpreter) -> list[augmentation.Drawn]:
@@ -60,8 +59,8 @@ def in_steps(run: Interpreter) -> Iterator[augmentation.Drawn]:
     `drop_path(x, 0.1)`. What is made of outputs of a model is a loss or a metric."""
     for node in [each for each in run.values if isinstance(each, ast.Call) and each in run.sources]:
         inside = getattr(run.sources[node].home(node), "name", "") == "forward"
-        given = (run.values.get(each, NOTHING) for each in node.args)
-        if any(each.spread is ROWS and (inside or not each.models) for each in given):
+        given = (each for each in node.args if inside or not run.values.get(each, NOTHING).models)
+        if any(map(run.has_rows, given)):
             called = run.values.get(node.func, NOTHING)
             yield from augmentation.drawn_on_tensors(called, run.sources[node], node, run)
 
@@ -100,7 +99,7 @@ def noise(run: Interpreter, shared: frozenset[ast.AST], loaders: Iterable[Loader
         inside = any(loop.node in steps for loop in event.loops)
         if not inside and not (event.loops and event.loops[0].node in outer and names_order_of(event)):
             continue
-        sized = event.kind == "random" and (run.values.get(event.node, NOTHING).spread is ROWS or is_noise(event.node))
+        sized = event.kind == "random" and (run.has_rows(event.node) or is_noise(event.node))
         sized = sized or is_for_one_row(event)
         sized = sized and (inside or not names_order_of(event))  # of batches that are kept: `random.shuffle(batches)`
         if event.kind == "random_number" and not (sized and deciding.isdisjoint(libraries_of(event, run))):
@@ -133,10 +132,9 @@ def drawn_alike(run: Interpreter, varied: frozenset[str], shared: frozenset[ast.
     steps = run.step_loops
     for event in (each for kind in DRAWS[:2] for each in run.of(kind)):
         inside = any(loop.node in steps for loop in event.loops) and not event.inside_forward
-        drawn = run.values.get(event.node, NOTHING) if isinstance(event.node, ast.expr) else NOTHING
         seeded_there = any(is_in(loop, each) for each in run.of("seed") for loop in event.loops[-1:])
         alone = not run.plan.draws and not seeded_there and not libraries_of(event, run).isdisjoint({"torch", "cuda"})
-        sized = drawn.spread is ROWS and not alone and not is_dropout(event, run) or is_for_one_row(event)
+        sized = run.has_rows(event.node) and not alone and not is_dropout(event, run) or is_for_one_row(event)
         dealt = not shared.isdisjoint((event.node, *event.source.ancestors(event.node)))
         if inside and sized and not dealt and not is_per_sample(event) and not libraries_of(event, run) <= varied:
             yield event
@@ -145,8 +143,8 @@ def drawn_alike(run: Interpreter, varied: frozenset[str], shared: frozenset[ast.
 def noise_of_own(run: Interpreter) -> Iterator[Event]:
     """Where steps draw for a rank's samples from a generator of the script's own, which begins alike on all ranks."""
     steps = run.step_loops
-    for event in run.of("own_noise"):
-        if any(loop.node in steps for loop in event.loops) and not is_per_sample(event):
+    for event in (each for each in run.of("noise_drawn") if each.value.const is True):
+        if any(loop.node in steps for loop in event.loops) and not is_per_sample(event) and run.has_rows(event.node):
             yield event
 
 
@@ -172,14 +170,15 @@ def drawn_for_all(
     drawn: dict[ast.AST, list[Event]] = {}
     for event in run.of("noise_drawn"):
         drawn.setdefault(event.node, []).append(event)
-    own = {event.node for event in run.of("own_noise")}
     for node, events in drawn.items():
-        if any(e.value.spread is not ROWS or e.on_one_rank or is_per_sample(e) or is_for_one_row(e) for e in events):
+        if any(e.on_one_rank or is_per_sample(e) or is_for_one_row(e) for e in events):
+            continue
+        if not run.has_rows(node, always=True):
             continue
         if not isinstance(node, ast.Call) or not shared.isdisjoint((node, *events[0].source.ancestors(node))):
             continue
         alike = all(_is_seeded_alike(e, loops, run) or not loops and "torch" in libraries_of(e, run) for e in events)
-        if (node in own or alike) and not any(is_dropout(e, run) for e in events):
+        if (alike or any(e.value.const is True for e in events)) and not any(is_dropout(e, run) for e in events):
             drawn_there = _whole_noise(node, events[0], run)
             if drawn_there is not None:
                 counts = drawn_there.counts
@@ -204,23 +203,21 @@ def _whole_noise(node: ast.Call, event: Event, run: Interpreter) -> WholeNoise |
     shaped = sized_like(size) if size is not None else None
     if shaped is not None:
         return WholeNoise(source, node, node, shape=size) if _has_rows(shaped, run) else None
-    if size is None or run.values.get(size, NOTHING).spread is not COUNT:
+    if size is None or not run.counts_samples(size):
         return None
     method = source.parents.get(node)  # several for each sample: `multinomial(weights, len(x) * 5).view(len(x), 5)`
     view = source.parents.get(method) if method is not None else None
     if isinstance(method, ast.Attribute) and method.attr in ("view", "reshape") and isinstance(view, ast.Call):
         first = view.args[0] if view.args else None
-        if first is not None and run.values.get(first, NOTHING).spread is COUNT:
+        if first is not None and run.counts_samples(first):
             return WholeNoise(source, node, view, (size, first))
     return WholeNoise(source, node, node, (size,))
 
 
 def _has_rows(node: ast.expr, run: Interpreter) -> bool:
     """Whether a tensor has a row for each of a rank's samples: not `x[0]`, which may be one of them."""
-    value = run.values.get(node, NOTHING)
-    return value.spread is ROWS and not any(
-        _may_be_one(each, run) for each in (node, *(made for _, made in value.made))
-    )
+    made = (each for _, each in run.values.get(node, NOTHING).made)
+    return run.has_rows(node) and not any(_may_be_one(each, run) for each in (node, *made))
 
 
 def _may_be_one(node: ast.expr, run: Interpreter) -> bool:

@@ -14,6 +14,7 @@ from autodist.interpreter import Interpreter, Plan, Runs, Unfinished, machine
 from autodist.interpreter.machine import Interrupted
 from autodist.project import Project
 from autodist.source import told_once
+from autodist.trace import machine as trace_machine
 
 SCRIPT = """\
 import torch
@@ -71,6 +72,11 @@ def test_nothing_is_concluded_from_a_later_run_without_an_end(tmp_path: Path, mo
 
     assert not convert(project(tmp_path), Config()).refused
     monkeypatch.setattr(Interpreter, "_tick", end_early)
+    assert "too large" in said(project(tmp_path))
+
+
+def test_nothing_is_concluded_from_a_program_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_machine, "MOST_STEPS", 10)
     assert "too large" in said(project(tmp_path))
 
 

@@ -68,10 +68,14 @@ for epoch in range(3):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        print(loss.item())
 """
 
 
-@pytest.mark.parametrize(("library", "wrapper", "known"), [("barbar", "Bar", True), ("somelib", "Prefetcher", False)])
+@pytest.mark.parametrize(
+    ("library", "wrapper", "known"),
+    [("barbar", "Bar", True), ("somelib", "Prefetcher", False), ("somelib", "prefetch", False)],
+)
 @pytest.mark.parametrize(
     "loop",
     [
@@ -86,5 +90,5 @@ def test_each_epoch_of_a_wrapped_loader_has_its_own_order(
     text = WRAPPED.format(library=library, wrapper=wrapper, loop=loop.format(wrapper))
     code, said = converted(tmp_path, text)
     assert "loader.sampler.set_epoch(epoch)" in code
-    assert "disable=" not in code
+    assert "disable=" not in code and "print(reduce_mean(loss.item()))" in code
     assert ("AD602" in said) != known

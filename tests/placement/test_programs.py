@@ -78,6 +78,8 @@ def lies(text: str) -> Placement | None:
         ("torch.cat([out, out])", Shard(0, order="2 in turn")),
         ("torch.cat([out, out]).mean()", MEAN),
         ("torch.cat([out, out], dim=1)", Shard(0)),
+        ("torch.cat(tensors=[out, out], dim=1)", Shard(0)),
+        ("torch.stack(tensors=[out, out], dim=1).mean()", MEAN),
         # in loops over samples
         ("torch.stack([row * 2 for row in out])", Shard(0)),
         ("sum(row.sum() for row in out)", SUM),

@@ -116,8 +116,8 @@ for step in range(8):
     ("step", "for_all", "warned"),
     [
         ("x = x + torch.randn_like(x)", True, False),
-        ("x = x + torch.randn_like(x[0])", False, True),
-        ("one = x[0]; x = x + torch.randn(one.shape)", False, True),
+        ("x = x + torch.randn_like(x[0])", False, False),
+        ("one = x[0]; x = x + torch.randn(one.shape)", False, False),
         ("x = torch.stack([row + torch.randn_like(row) for row in x])", False, True),
         ("x = x + torch.empty_like(x).normal_()", False, True),
         ("held = (x, y); x = x + torch.randn_like(held[0])", True, False),
