@@ -299,9 +299,15 @@ class Gradients:
         if isinstance(node, (ast.Name, ast.Attribute)):
             made = {each.node for each in self._program.at(node).operations if not self._losses.placements.begins(each)}
             if len(made) == 1 and isinstance(one := made.pop(), ast.expr) and one is not node:
-                bound = isinstance(source.parents.get(one), ast.Assign)
-                here = bound and source.function(one) is source.function(node)
-                if here or bound and isinstance(one, ast.Call) and self._reduces(one):  # `mean, variance = self.of(x)`
+                above = source.parents.get(one)
+                above = source.parents.get(above) if isinstance(above, ast.Tuple) else above
+                here = isinstance(above, ast.Assign) and source.function(one) is source.function(node)
+                if (
+                    here
+                    or isinstance(above, (ast.Assign, ast.Return))
+                    and isinstance(one, ast.Call)
+                    and self._reduces(one)
+                ):  # `mean, variance = self.of(x)`
                     return self._made(one, source, lying) if isinstance(one, ast.Call) else one
         return node
 
