@@ -14,6 +14,8 @@ from autodist.trace.things import Stream
 MODULE = "torch.nn.Module"
 CONSTANT = frozenset("detach detach_ data item tolist numpy argmax argmin argsort long int bool size shape len".split())
 """The last parts of the names of operations that no gradient flows through."""
+PACKED = ("pack_padded_sequence", "pack_sequence")
+"""Ends of the names of operations whose results have their numbers as `.data`."""
 WITHOUT_NUMBERS = frozenset("fact length fill fill_like arange".split())
 """Classes of operations whose results do not depend on the numbers that they are given."""
 FOLLOWED = frozenset("torch numpy builtins operator math getitem setitem iterate sample loader range data".split())
@@ -199,8 +201,10 @@ class Steps:
 
 def is_constant(operation: Operation) -> bool:
     """Whether no gradient flows through it."""
-    if operation.region.without_gradients or operation.name.rpartition(".")[2] in CONSTANT:
+    if operation.region.without_gradients:
         return True
+    if operation.name.rpartition(".")[2] in CONSTANT:
+        return not any(each.name.endswith(PACKED) for each in given(operation))  # `pack_padded_sequence(out, n).data`
     known = operations.load().find(operation.name)
     return known is not None and (known.cls in WITHOUT_NUMBERS or bool(known.parameters.get("compares")))
 
