@@ -1,4 +1,4 @@
-"""What makes losses those of the whole batch where the mean of the ranks' losses is none: weighed means and joined sums."""
+"""What makes losses those of the whole batch where a mean of the ranks is none: weighed means and joined sums."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def test_means_over_other_numbers_are_weighed(step: str, divisor: str) -> None:
             "sum(map(len, y))",
         ),
         (
-            "rows = []\nfor o, b in zip(out, y):\n    for i in range(len(b)):\n        rows.append((o[i] - b[i]).abs().sum())\n"
-            "loss = torch.stack(rows).mean()",
+            "rows = []\nfor o, b in zip(out, y):\n    for i in range(len(b)):\n"
+            "        rows.append((o[i] - b[i]).abs().sum())\nloss = torch.stack(rows).mean()",
             "len(rows)",
         ),
         (
