@@ -51,6 +51,7 @@ def whole_losses(
     left = {each.node for each in run.of("backward")} - found.keys()
     if left:
         more = Gradients(again.program, losses(), alone).mended(left)
+        more = {node: several for node, several in more.items() if all(_is_sum_or_mean(each, run) for each in several)}
         nodes = {kind: frozenset(m.node for ms in more.values() for m in ms if isinstance(m, kind)) for kind in KINDS}
         if any(more.get(each) for each in left):
             other = again(replace(run.plan, weighed=nodes[gradients.Weighed], joined=nodes[gradients.Joined]))
@@ -65,6 +66,12 @@ def whole_losses(
         if isinstance(each, gradients.Weighed)
     ]
     return weighed, tuple(_reduction(each) for each in mends if isinstance(each, gradients.Joined))
+
+
+def _is_sum_or_mean(mend: gradients.Mend, run: Interpreter) -> bool:
+    """Whether values call it one as well: what it is taken of leaves samples apart."""
+    spread = run.values.get(mend.node, NOTHING).spread
+    return isinstance(mend, gradients.Weighed) or spread in (MEAN, SUM, COUNT)
 
 
 KINDS = (gradients.Weighed, gradients.Joined)

@@ -305,7 +305,7 @@ def _branches(run: Interpreter, models: list[Model]) -> Iterator[tuple[Source, a
         for branch in branches(module, run):
             read = [n for n in ast.walk(branch.test) if isinstance(n, ast.expr)]
             kinds = {n.value for n in read if isinstance(n, ast.Attribute) and n.attr in KINDS}
-            if not all(run.is_alike(n) for n in read if n not in kinds):
+            if any(run.values.get(n, NOTHING).spread.is_local for n in read if n not in kinds):
                 message = (
                     "decides by this rank's samples which layers run: the ranks would wait for each other for ever"
                 )
@@ -471,7 +471,7 @@ def _gathered_on_one_rank(event: Event, sharded: Sharded) -> str | None:
 
 def _saved(event: Event, sharded: Sharded) -> str | None:
     if sharded.roots and temporary.is_private(event, sharded.run) and isinstance(event.node, ast.Call):
-        if event.node.args and sharded.run.is_alike(event.node.args[0]):
+        if event.node.args and not sharded.run.values.get(event.node.args[0], NOTHING).spread.is_local:
             return (
                 "keeps a state in memory, or in a file of its own, from which shards cannot be loaded: keep "
                 "`{key: value.clone() for key, value in model.state_dict().items()}`"

@@ -572,7 +572,7 @@ def _is_scaled(node: ast.expr, run: Interpreter) -> bool:
     """Whether the factor of a term of parameters depends on this rank's samples from here on."""
     children = list(children_of(node))
     held = [child for child in children if _weights(child, run) and child in run.flowing]
-    local = [child for child in children if not run.is_alike(child)]
+    local = [child for child in children if run.values.get(child, NOTHING).spread.is_local]
     if not held or not local:
         return False
     by_others = any(child is not other for child in held for other in local)

@@ -16,7 +16,7 @@ from autodist.interpreter.expressions import Expressions
 from autodist.interpreter.machine import Interrupted, Spent
 from autodist.interpreter.plan import Plan
 from autodist.interpreter.statements import Statements
-from autodist.placement import Partial, Placement, Replicate, Shard
+from autodist.placement import Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.lattice import is_even_number
 from autodist.placement.placements import Placements
 from autodist.placement.propagate import propagate
@@ -61,7 +61,8 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
         """Whether all ranks have the same there, whatever a list or an object holds that it is."""
         if not self._is_told(node):
             return not self._value(node).spread.is_local
-        return self.placements.joint(self.runs.program.at(node).operations) in (None, Replicate())
+        lying = self.placements.joint(self.runs.program.at(node).operations)
+        return lying is None or isinstance(lying, Replicate) and lying.exponent != -1  # as how many ranks there are
 
     def holds_alike(self, node: ast.AST) -> bool:
         """Whether all ranks have the same there, in lists, dicts and objects as well."""
@@ -79,6 +80,8 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
         """Whether it may have a row for each of a rank's samples, along the first axis, or ``always`` has."""
         if not self._is_told(node):
             return self._value(node).spread is Spread.ROWS
+        if any(isinstance(each, PerRank) for each in self.lies(node)):
+            return self._value(node).spread is Spread.ROWS  # which says more: `np.random.choice(len(x), len(x))`
         rows = [isinstance(each, Shard) and not each.axis for each in self.lies(node)]
         return any(rows) and (all(rows) or not always)
 

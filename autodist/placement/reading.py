@@ -55,8 +55,7 @@ def is_list(value: Value) -> bool:
 
 def _is_arithmetic(operation: Operation) -> bool:
     """Whether it computes a number of numbers: `len(x) * x.shape[1]`"""
-    computes = operation.name.startswith("operator.") or operation.name in ("builtins.int", "builtins.float")
-    return computes and not operation.is_tensor
+    return operation.name.startswith("operator.") or operation.name in ("builtins.int", "builtins.float")
 
 
 def shaped(value: Value) -> list[Value]:
@@ -281,7 +280,12 @@ class Reading:
         """Whether a size is shown, or computed with, and nothing is made to measure by it."""
         below = self._program.depending([size])
         kinds = {each.kind for each in self._program.effects if each.operation in below}
-        numbers = closure([size], lambda op: filter(_is_arithmetic, self._program.users[op]))
+        numbers, before = {size}, 0
+        while len(numbers) > before:
+            before, following = len(numbers), {user for each in numbers for user in self._program.users[each]}
+            numbers |= {
+                op for op in filter(_is_arithmetic, following) if all(v.operations <= numbers for v in op.inputs)
+            }
         users = {user for each in numbers for user in self._program.users[each]} - numbers
         known = {user: self._table.find(user.name) for user in users}
         measured = any(

@@ -129,6 +129,10 @@ class Facts:
         """What an expression may evaluate to, in any context."""
         return self._program.at(node)
 
+    def has_sizes(self, user: Operation) -> bool:
+        """Whether it is known how large all is that an operation is given."""
+        return all(self._placements.size(each) is not None for each in user.operands if each.operations)
+
     def has_whole(self, user: Operation, value: Value) -> bool:
         """Whether an operation takes all of the data, where others are given each rank's share of them."""
         plan = self._placements.plan

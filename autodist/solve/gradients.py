@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from autodist import operations
 from autodist.placement import Partial, PerRank, Placement, Replicate, Shard
-from autodist.program import Operation, Program, Region, Value, closure, held, joined
+from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held, joined
 from autodist.solve.alone import Alone
 from autodist.solve.cuts import made_global
 from autodist.solve.demands import Demand
@@ -34,6 +34,13 @@ REPEATING = frozenset("expand expand_as repeat sum mean".split())
 """What gives a sum several times, or adds up several."""
 LINEAR = frozenset("add same linear reduction squeeze view flatten".split())
 """Classes of operations of which sums and means over the ranks are those of what they are given."""
+PLACING = ("getitem", "setitem", "iterate", "recursion")
+LAYING_OUT = frozenset(
+    "scatter places filter index gather select view view_as permute transpose movedim flatten unflatten squeeze "
+    "unsqueeze expand repeat repeat_each concatenate stack add multiply divide same linear elementwise sample_loss "
+    "loss".split()
+)
+"""Classes of operations that put numbers elsewhere, or compute each of those that stand in one place."""
 NUMBERS = frozenset("len int float item numel size".split())
 """What gives a number of Python."""
 
@@ -182,10 +189,16 @@ class Gradients:
         return bool(found)
 
     def _take_apart(self, lost: Iterable[Operation]) -> bool:
-        """Take what made losses different on each rank as if it left samples apart. Whether there is anything."""
-        found = [each for each in self._firsts(lost) if isinstance(self._lies(each), PerRank)]
+        """Take what only lays out or picks numbers as if it left samples apart, where it is not known along which axis.
+        Whether there is anything."""
+        found = [e for e in self._firsts(lost) if isinstance(self._lies(e), PerRank) and self._lays_out(e)]
         self._losses.replan(self._losses.plan, dict.fromkeys(found, Shard(0)))
         return bool(found)
+
+    @staticmethod
+    def _lays_out(operation: Operation) -> bool:
+        known = operations.load().find(operation.name)
+        return operation.name in PLACING or known is not None and known.cls in LAYING_OUT
 
     def _take(self, mends: Collection[Mend]) -> None:
         """Take means for weighed, and sums for joined."""
@@ -261,8 +274,8 @@ class Gradients:
         if not any(self._reduces(each) for each in ast.walk(node)) or source.is_reported(node):
             return None
         told = [each for each in made if self._is_partial(Value(frozenset([each])))]
-        if user not in self._learnt and all(map(self._measures, told)):
-            return None  # tensors are laid out by how many numbers a rank has
+        if user not in self._learnt and all(map(self._measures, told)) or not any(map(self._has_samples, told)):
+            return None  # tensors are laid out by how many numbers a rank has, or are as long as a batch by chance
         if not told or not all(map(self._come_alike, told)):
             return None
         lying = self._losses.placements.joint(told)
@@ -270,6 +283,13 @@ class Gradients:
         if lying is None or is_weighted(lying) or any(not each.region.without_gradients for each in whole):
             return None  # a sum of what all ranks have would be another one
         return Joined(source, node, lying, bool(whole), self._is_array(node), self._is_number(node))
+
+    def _has_samples(self, operation: Operation) -> bool:
+        """Whether it is computed from what a plan shares out."""
+        plan = self._losses.plan
+        shared = {*plan.placed, *plan.taken}
+        above = closure([operation], given)
+        return any(each.name in (BATCH, FIELDS, SAMPLE, "iterate") or each in shared for each in above)
 
     def _measures(self, operation: Operation) -> bool:
         """Whether it tells how large a tensor is: `x.numel()`"""

@@ -151,8 +151,9 @@ class Search:
             return
         if self._demand.kind == "loss" and isinstance(placement, Shard) and user in self._facts.learnt:
             return  # the samples that those are compared to which have gradients
-        if self._demand.kind == "loss" and isinstance(placement, Shard) and self._facts.lies(user) == placement:
-            return  # what it is compared to is the same on all ranks: `(x - mean) / std`
+        stays = isinstance(placement, Shard) and self._facts.lies(user) == placement and self._facts.has_sizes(user)
+        if self._demand.kind == "loss" and stays:
+            return  # what it is compared to is the same on all ranks, and no sample: `(x - mean) / std`
         as_losses = isinstance(placement, Shard) or is_mean(placement)
         if self._demand.kind == "loss" and as_losses and value.operations <= self._facts.learnt:
             return  # it has gradients, and is as it has to be

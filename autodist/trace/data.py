@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cached_property
 from typing import Any
 
 from autodist.program import BATCH, CHOSEN, EMPTY, FIELDS, SAMPLE, Operation, Value, constant, held, joined
@@ -17,6 +18,11 @@ HOLDING = ("Subset", "ConcatDataset", "ChainDataset")
 
 class Data(Objects):
     """What going through loaders and data sets gives."""
+
+    @cached_property
+    def _held_in(self) -> list[Object]:
+        """The data sets of others that a sample is read by way of."""
+        return []
 
     def element_of(self, one: Any, node: ast.AST, frame: Frame) -> Value:
         if not isinstance(one, Object):
@@ -182,7 +188,12 @@ class Data(Objects):
         if any(name.endswith(HOLDING) for name in one.library_names):
             inner = one.argument("dataset", 0) or one.argument("datasets", 0) or EMPTY
             listed = any(isinstance(each, Sequence) for each in inner.things)
-            return self.sample(self.element(inner, node, frame) if listed else inner, node, frame)
+            if one in self._held_in:  # `data = Subset(data, some)`, of a loop
+                return EMPTY
+            self._held_in.append(one)
+            found = self.sample(self.element(inner, node, frame) if listed else inner, node, frame)
+            self._held_in.pop()
+            return found
         transform = one.keywords.get("transform", EMPTY)
         raw = self.record("sample", node, frame, [thing(one)], owner=one, tag=one)
         if any(isinstance(each, (Object, Function)) for each in transform.things):  # its draws are those of samples

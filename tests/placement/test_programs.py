@@ -83,7 +83,7 @@ def lies(text: str) -> Placement | None:
         # in loops over samples
         ("torch.stack([row * 2 for row in out])", Shard(0)),
         ("sum(row.sum() for row in out)", SUM),
-        ("len([1 for row in out])", Replicate()),
+        ("len([1 for row in out])", Partial("sum", "rows")),
         # with regard to samples, the gradient of a mean is N times as large
         ("torch.autograd.grad(F.cross_entropy(net(x), y), x)[0]", Shard(0, exponent=1)),
     ],
