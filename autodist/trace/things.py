@@ -335,12 +335,17 @@ class Stream(Listing):
 
 def is_of_loader(value: Value) -> bool:
     """Whether going through a value gives the batches of a loader: `enumerate(tqdm(loader))`"""
-    for each in value.things:
-        over = each.over if isinstance(each, Stream) else EMPTY
-        if isinstance(each, Object) and each.roles & {"progress", "reader"}:
-            over = each.argument("iterable", 0) or EMPTY
-        if "loader" in getattr(each, "roles", ()) or is_of_loader(over):
+    pending, seen = [*value.things], set[int]()
+    while pending:
+        each = pending.pop()
+        if "loader" in getattr(each, "roles", ()):
             return True
+        if id(each) not in seen:  # what a function hands to itself may go through itself
+            seen.add(id(each))
+            over = each.over if isinstance(each, Stream) else EMPTY
+            if isinstance(each, Object) and each.roles & {"progress", "reader"}:
+                over = each.argument("iterable", 0) or EMPTY
+            pending += over.things
     return False
 
 
