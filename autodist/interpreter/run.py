@@ -80,7 +80,8 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
         """Whether it may have a row for each of a rank's samples, along the first axis, or ``always`` has."""
         if not self._is_told(node):
             return self._value(node).spread is Spread.ROWS
-        if any(isinstance(each, PerRank) for each in self.lies(node)):
+        drawn = any(each.name.startswith("numpy.random.") for each in self.runs.program.at(node).operations)
+        if drawn and any(isinstance(each, PerRank) for each in self.lies(node)):
             return self._value(node).spread is Spread.ROWS  # which says more: `np.random.choice(len(x), len(x))`
         rows = [isinstance(each, Shard) and not each.axis for each in self.lies(node)]
         return any(rows) and (all(rows) or not always)
