@@ -60,15 +60,16 @@ class Opaque(InPlace):
         if operation.inputs and (field := self._field(operation.inputs[0], operation)) is not None:
             return field
         rows = {each.rows for each in apart if isinstance(each, Shard)} - {ROWS}
-        if all(isinstance(each, Shard) and replace(each, rows=ROWS) == Shard(0) for each in apart) and len(rows) < 2:
+        counts, *others = sorted(rows) or [ROWS]
+        if all(isinstance(each, Shard) and replace(each, rows=ROWS) == Shard(0) for each in apart) and not others:
             if self._roles(operation) & LOSSES:
-                return self._loss(operation, "mean")
+                return self._loss(operation, "mean", counts)
             if "log_likelihood" in self._roles(operation):
-                return self._loss(operation, "sum")
+                return self._loss(operation, "sum", counts)
             if self._is_model(operation):
                 own = self._own_loss(operation)
                 hands_out = own in DETECTORS and len(operation.inputs) > 1
-                return _mean_over(own) if hands_out else Shard(0, rows=next(iter(rows), ROWS))
+                return _mean_over(own) if hands_out else Shard(0, rows=counts)
         return PerRank(operation.name, NOT_KNOWN)
 
     def _goes_through_shared(self, owner: Any) -> bool:
@@ -81,13 +82,13 @@ class Opaque(InPlace):
         made = [op for op in self._program.operations if op.owner in loaders] if loaders else []
         return any(isinstance(self._plan.sharded(each), Shard) for each in made)
 
-    def _loss(self, operation: Operation, usual: str) -> Placement:
-        """A loss of a library, which is a mean over samples, a sum, or one for each."""
+    def _loss(self, operation: Operation, usual: str, rows: str) -> Placement:
+        """A loss of a library, which is a mean over samples, a sum, or one for each; ``rows`` counts these."""
         told = operation.keywords.get("reduction") or getattr(operation.owner, "keywords", {}).get("reduction")
         reduction = str(told.constant) if told is not None else usual
         if reduction == "none":
-            return Shard(0)
-        return Partial("sum") if reduction == "sum" else Partial("mean", ROWS)
+            return Shard(0, rows=rows)
+        return Partial("sum") if reduction == "sum" else Partial("mean", rows)
 
     @cached_property
     def _labels_left_out(self) -> bool:

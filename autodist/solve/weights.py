@@ -15,7 +15,7 @@ from itertools import chain
 from autodist import operations
 from autodist.placement.arguments import is_set, option
 from autodist.placement.lattice import Partial, PerRank, Replicate, Shard, is_even_number
-from autodist.placement.opaque import OWN
+from autodist.placement.opaque import OWN, leaves_labels_out
 from autodist.placement.placements import Placements
 from autodist.placement.samples import COUNTING
 from autodist.program import Operation, Program
@@ -170,8 +170,8 @@ class Weights:
             if any(map(is_set, told)):
                 made = any(each.owner is not None for each in means)
                 found[name] = self._of_module(node, means, name) if made else self._of_call(node, source, name)
-        if not found and any(self._weight(each).startswith(COUNTING) for each in means):
-            found["ignore_index"] = "-100"
+        if any(map(leaves_labels_out, {each.source for each in self._program.operations})):
+            found.setdefault("ignore_index", "-100")
         return found
 
     def _of_module(self, node: ast.Call, means: Sequence[Operation], name: str) -> str:

@@ -165,6 +165,18 @@ def test_nothing_is_joined_in_vain(step: str) -> None:
     assert mended(step) == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("loss", "divisor"),
+    [
+        ("F.cross_entropy(net(x), y, w)", "w[y[y != -100]].sum()"),
+        ("weighing(net(x), y)", "weighing.weight[y[y != -100]].sum()"),
+        ("F.cross_entropy(net(x), y)", "(y != -100).sum()"),
+    ],
+)
+def test_labels_that_are_left_out_when_losses_are_not_told_what_to(loss: str, divisor: str) -> None:
+    assert mended(f"y[x[:, 0] > 0] = -100\nloss = {loss}") == ([divisor], [])
+
+
 def test_a_mean_that_is_weighed_lies_as_any_mean() -> None:
     program = traced(f"{HEAD}\nfor x, y in loader:\n    loss = weighing(net(x), y)\n    loss.backward()\n")
     losses = Losses(program, sources(program, CATALOG).plan, CATALOG)
