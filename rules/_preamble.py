@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator
 
 from autodist.edits import AddImport, Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.imports import below_imports
-from autodist.rule import Context, Finding, Severity
-from autodist.script import Site, TrainingScript, Wrapping
+from autodist.rule import Context, Finding, Fix, Severity
+from autodist.script import Reduction, Site, TrainingScript, Wrapping
 from autodist.source import Source, last_name, simple
 from autodist.values import NOTHING
 
@@ -23,6 +23,17 @@ def dist(context: Context, source: Source) -> tuple[str, Planned]:
     """The local name of `torch.distributed`, and the import it needs."""
     name, edits = context.imports(source).module("torch.distributed", "dist")
     return name, planned(source, *edits)
+
+
+def counted_on_all_ranks(context: Context, counted: Reduction) -> Fix:
+    """Take a number of a rank's samples for that of all ranks; where there is a switch, only when it is on."""
+    d, imports = dist(context, counted.source)
+    ranks = f"{d}.get_world_size()"
+    if counted.switch is not None:
+        torch, needed = imported(context, counted.source, "torch")
+        ranks = f"({ranks} if {counted.switch.replace('torch', torch)} else 1)"
+        imports = (*imports, *needed)
+    return Fix((*imports, *planned(counted.source, WrapExpr(counted.node, f"{{}} * {ranks}"))))
 
 
 def rank_zero(script: TrainingScript, context: Context, source: Source, node: ast.AST) -> tuple[str | None, Planned]:

@@ -11,7 +11,7 @@ from autodist.spread import Spread
 
 from ._collectives import GATHER, GATHER_IN_TRAINING, GATHER_TOGETHER
 from ._examples import PLAIN
-from ._preamble import defined, dist, imported, planned
+from ._preamble import counted_on_all_ranks, defined, dist, imported, planned
 
 SCRIPT = PLAIN.replace(
     "    loss = nn.functional.mse_loss(model(x), y)",
@@ -76,16 +76,12 @@ def gather_compared_rows(script: TrainingScript, context: Context) -> Iterator[F
         if each.node in hoisted and each.node is not hoisted[each.node][0]:
             continue
         code = shortened(each.source.code(each.node))
+        if each.spread is Spread.COUNT:
+            message = f"the loss is computed from the samples of all ranks; {code} counts those of one"
+            yield Finding(each.source, each.node, message, counted_on_all_ranks(context, each))
+            continue
         d, imports = dist(context, each.source)
         torch, torch_import = imported(context, each.source, "torch")
-        if each.spread is Spread.COUNT:
-            ranks = f"{d}.get_world_size()"
-            if each.switch is not None:
-                ranks, imports = f"({ranks} if {each.switch} else 1)", (*imports, *torch_import)
-            message = f"the loss is computed from the samples of all ranks; {code} counts those of one"
-            fix = Fix((*imports, *planned(each.source, WrapExpr(each.node, f"{{}} * {ranks}"))))
-            yield Finding(each.source, each.node, message, fix)
-            continue
         text = gather if each.switch is None else gather + GATHER_IN_TRAINING
         helper = defined(script, each.source, text.replace("{d}", d).replace("{torch}", torch))
         whole = "RowsOfAllRanks.apply({})" if each.switch is None else "gather_in_training({})"

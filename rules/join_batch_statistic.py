@@ -10,7 +10,7 @@ from autodist.spread import Spread
 
 from ._collectives import IN_TRAINING, JOIN
 from ._examples import PLAIN
-from ._preamble import defined, dist, imported, planned
+from ._preamble import counted_on_all_ranks, defined, dist, imported, planned
 
 
 def _script(loss: str, joined: bool = False) -> str:
@@ -48,15 +48,12 @@ def join_batch_statistic(script: TrainingScript, context: Context) -> Iterator[F
     if not script.trains:
         return
     for each in script.joined:
+        if each.spread is Spread.COUNT:
+            message = "the loss is computed from how many samples a rank has"
+            yield Finding(each.source, each.node, message, counted_on_all_ranks(context, each))
+            continue
         d, imports = dist(context, each.source)
         torch, torch_import = imported(context, each.source, "torch")
-        if each.spread is Spread.COUNT:
-            ranks = f"{d}.get_world_size()"
-            ranks = ranks if each.switch is None else f"({ranks} if {each.switch.replace('torch', torch)} else 1)"
-            needed = torch_import if each.switch is not None else ()
-            fix = Fix((*imports, *needed, *planned(each.source, WrapExpr(each.node, f"{{}} * {ranks}"))))
-            yield Finding(each.source, each.node, "the loss is computed from how many samples a rank has", fix)
-            continue
         helper = defined(script, each.source, JOIN.replace("{d}", d).replace("{torch}", torch))
         name = "SumOverRanks.apply"
         if each.switch is not None:

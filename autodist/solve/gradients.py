@@ -21,7 +21,7 @@ from autodist.solve.demands import Demand
 from autodist.solve.facts import is_mean, is_number_of_samples, is_sum, is_weighted
 from autodist.solve.losses import MEAN, Losses
 from autodist.solve.search import Cut
-from autodist.solve.steps import Steps, given
+from autodist.solve.steps import given
 from autodist.solve.weights import Divisor, Weights
 from autodist.solve.written import covers, parts_of, read_by
 from autodist.source import Source, last_name
@@ -77,8 +77,8 @@ class Gradients:
 
     def __init__(self, program: Program, losses: Losses, alone: Alone) -> None:
         self._program, self._losses, self._alone = program, losses, alone
-        steps = Steps(program)
-        self._learnt, self._reaching = steps.differentiated, steps.reaching
+        self._learnt, self._reaching = losses.steps.differentiated, losses.steps.reaching
+        self._together = {op: group for group in program.cycles for op in group}
         self._region = program.operations[0].region if program.operations else None
 
     def mended(self, taken: Collection[ast.AST] = ()) -> dict[ast.AST, list[Mend]]:
@@ -125,10 +125,9 @@ class Gradients:
     def _firsts(self, lost: Iterable[Operation]) -> list[Operation]:
         """Where losses got lost: of what is not, or of what an earlier round has left."""
         above = closure(lost, lambda op: filter(self._is_lost, given(op)))
-        together = {op: group for group in self._program.cycles for op in group}
 
         def begins(operation: Operation) -> bool:
-            rest = given(operation) - together.get(operation, frozenset([operation]))
+            rest = given(operation) - self._together.get(operation, frozenset([operation]))
             return not any(map(self._is_lost, rest))
 
         return sorted(filter(begins, above), key=lambda op: op.number)
@@ -168,12 +167,12 @@ class Gradients:
 
     def _is_averaged(self, operation: Operation) -> bool:
         """Whether nothing but sums and means is made of it, up to the losses."""
-        table, ends = operations.load(), {op for each in self._losses.backward for op in held(joined(each.inputs[:1]))}
+        table = operations.load()
         below = closure([operation], lambda op: self._reaching.intersection(self._program.users[op]))
         known = [table.find(each.name) for each in below]
         linear = all(each is not None and each.cls in LINEAR for each in known)
         summed = all(each is None or each.cls != "reduction" or each.kind in ("mean", "sum") for each in known)
-        return linear and summed and not below.isdisjoint(ends)
+        return linear and summed and not below.isdisjoint(self._losses.ends)
 
     def _count_all(self, lost: Iterable[Operation]) -> bool:
         """Take numbers of samples for those of all ranks by which something is divided that is: they become so where
@@ -352,7 +351,7 @@ class Gradients:
             return bool(names)
         if names != {"sum"} or not all(each.name == "builtins.sum" for each in self._program.at(node).operations):
             return False
-        listed = {type(each.node): each for op in self._program.at(node).operations for each in held_by(op)}
+        listed = {type(each.node): each for op in self._program.at(node).operations for each in _held_by(op)}
         return bool(listed) and all(_is_plain_number(each.node) for each in listed.values())
 
 
@@ -361,7 +360,7 @@ def _counts_samples(lying: Placement | None) -> bool:
     return is_sum(lying) and is_number_of_samples(lying)
 
 
-def held_by(operation: Operation) -> list[Operation]:
+def _held_by(operation: Operation) -> list[Operation]:
     """What is in the list that an operation is given."""
     return [each for value in operation.inputs[:1] for each in held(Value(things=value.things))]
 

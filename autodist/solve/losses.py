@@ -41,8 +41,9 @@ class Losses:
     """The losses of a program under a plan. What is not known to relate samples is taken to compute each apart."""
 
     def __init__(self, program: Program, plan: Plan, catalog: Catalog) -> None:
-        self._program, self._catalog, self._steps = program, catalog, Steps(program)
-        self.backward = self._steps.backward
+        self._program, self._catalog, self.steps = program, catalog, Steps(program)
+        self.backward = self.steps.backward
+        self.ends = {op for each in self.backward for op in held(joined(each.inputs[:1]))}
         self.plan, self.assumed = plan, set[Operation]()
         self.placements = propagate(program, plan, catalog=catalog)
         for _ in range(ROUNDS):
@@ -88,8 +89,7 @@ class Losses:
 
     def _lost(self) -> set[Operation]:
         """The losses that are different on each rank."""
-        ends = {op for each in self.backward for op in held(joined(each.inputs[:1]))}
-        return {each for each in ends if isinstance(self.placements.of.get(each), PerRank)}
+        return {each for each in self.ends if isinstance(self.placements.of.get(each), PerRank)}
 
     def _above(self, lost: Iterable[Operation]) -> list[Operation]:
         """What made losses different on each rank: of what lies in simple ways itself."""
@@ -105,15 +105,14 @@ class Losses:
     def weighted(self) -> Iterator[tuple[Source, ast.AST, str]]:
         """The means that are weighted by what a rank's own labels weigh or leave out, by the option that does it."""
         table, seen = operations.load(), set[ast.AST]()
-        ends = {op for each in self.backward for op in held(joined(each.inputs[:1]))}
-        above = closure(ends, given)
+        above = closure(self.ends, given)
         for each in sorted(above, key=lambda op: op.number):
             lying, known = self.placements.of.get(each), table.find(each.name)
             counts = isinstance(lying, Partial) and lying.reduce == "mean" and lying.weight.startswith(COUNTING)
             if known is None or not counts or "weight" not in known.parameters or each.node in seen:
                 continue
             told = [name for name in LEAVING_OUT if is_set(option(each, known, name))]
-            if each in self._steps.differentiated:
+            if each in self.steps.differentiated:
                 seen.add(each.node)
                 yield each.source, each.node, next(iter(told), "ignore_index")
 
@@ -158,7 +157,7 @@ class Losses:
         others = {op for value in operation.operands for op in value.operations} - {operation}
         if any(not isinstance(self.placements.of.get(each, SAME), (Partial, Replicate, Each)) for each in others):
             return
-        learnt = self._steps.differentiated
+        learnt = self.steps.differentiated
         for part in [node.left, node.right] if isinstance(node, ast.BinOp) else [node.value]:
             made = self._program.at(part).operations
             summed = [each for each in made if self._is_sum(each)]
