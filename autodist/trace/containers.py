@@ -209,6 +209,17 @@ class Containers(Names):
             made.version += 1
         self._anywhere(made, value)
 
+    def _one_each(self, made: Sequence, value: Value, node: ast.AST, frame: Frame) -> Value:
+        """What is put into a list: a number that is written down, in a loop over tensors, comes once for each of what
+        that goes over, `counts.append(1)`."""
+        numbers = value.constants and all(issubclass(kind, (int, float)) for kind, _ in value.constants)
+        if value.operations or value.things or not numbers:
+            return value
+        loops = [each for each in self.guards[len(made.guards) :] if each.kind == "loop"]
+        given = [op for each in loops for op in held(each.subject)]
+        over = any(op.is_tensor or any(each.is_tensor for v in op.inputs for each in v.operations) for op in given)
+        return self.record("list.element", node, frame, [value]) if over else value
+
     def extend(self, made: Sequence, value: Value, node: ast.AST, frame: Frame, method: str = "extend") -> None:
         """Put into a list what another one holds."""
         made.pick(picked_by(value))
@@ -403,7 +414,7 @@ class Containers(Names):
         if name in ("extend", "extendleft", "update") and inputs:
             self.extend(owner, inputs[0], node, frame, name)
         elif name in GROWING and inputs:
-            self.grow(owner, inputs[-1], name)
+            self.grow(owner, self._one_each(owner, inputs[-1], node, frame), name)
         elif name in ("pop", "popleft"):
             self._pick(owner)
             owner.pick(thing(External(f"builtins.list.{name}")))  # what is left, the order of all elements tells

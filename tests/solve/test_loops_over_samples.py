@@ -187,6 +187,17 @@ def test_one_number_for_each_sample(shown: str, expected: list[str]) -> None:
     assert wanted(f"{STEP}print({shown})") == expected
 
 
+@pytest.mark.parametrize("loop", ["for _ in x:", "for a, b in zip(out, y):", "for i in range(len(x)):"])
+def test_a_number_that_is_put_into_a_list_for_each_sample(loop: str) -> None:
+    """`counts.append(1)`"""
+    text = f"{STEP}counts = []\n{STEP}{loop}\n{STEP}    counts.append(1)\n{STEP}print(sum(counts))"
+    assert wanted(text) == ["sum sum(counts)"]
+
+
+def test_a_number_that_is_put_into_a_list_for_each_batch() -> None:
+    assert wanted(f"{STEP}counts.append(1)\n{EPOCH}print(sum(counts))", "counts = []") == []
+
+
 def test_zeros_of_as_many_as_there_are_are_what_counts_begin_with() -> None:
     start = "counts = [0 for _ in range(int(labels.max()))]"
     assert wanted(f"{PAIRS}counts[label] += 1\n{EPOCH}print(counts)", start) == ["sum counts"]
