@@ -25,6 +25,7 @@ from autodist.solve import sizes
 from autodist.solve.batches import SINGLE, Batches, batch_sizes, keys, laid_out
 from autodist.solve.steps import all_held, given
 from autodist.solve.written import parts_of
+from autodist.source import argument
 
 LOADERS = (BATCH, FIELDS, SAMPLE)
 NUMBERS = ("builtins.len", "torch.Tensor.size", "torch.Tensor.shape")
@@ -65,7 +66,18 @@ class Sources:
             return None
         begun = operation.name.endswith(ZEROS)  # states, ahead of the first step
         places = range(len(told) if begun or operation in self.steps else 1)
-        return next((at for at in places if sizes.key(told[at]) in self.rows), None)
+        found = (at for at in places if sizes.key(told[at]) in self.rows)
+        return next((at for at in found if viewed or within or self._may_count(told[at], operation, len(told))), None)
+
+    def _may_count(self, size: Value, operation: Operation, axes: int) -> bool:
+        """Whether a number that is as large as a batch may be its number of samples, by how it is written: the size of
+        a vector, `torch.ones(8)`, and one that has a name where the batch's has none, are of something else."""
+        if size.operations:
+            return True
+        if any(isinstance(each, ast.Constant) and each.value == size.constant for each in ast.walk(operation.node)):
+            return axes > 1
+        written = [argument(each.node, "batch_size", 1) for each in self.training if isinstance(each.node, ast.Call)]
+        return not written or not all(isinstance(each, ast.Constant) for each in written)
 
     @cached_property
     def _loops(self) -> frozenset[Region]:

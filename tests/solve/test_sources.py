@@ -253,6 +253,17 @@ def test_what_is_drawn_in_another_number_is_replicated(line: str) -> None:
     assert placements.value(bound(program, "shift")) == Replicate() and losses(program, plan) == [MEAN]
 
 
+@pytest.mark.parametrize(
+    "width", ["torch.ones(8)", "torch.ones(width)", "torch.linspace(0, 1, 8)", "torch.full((8,), 2)"]
+)
+def test_a_vector_as_long_as_a_batch_is_as_wide_as_something_else(width: str) -> None:
+    text = f"{HEAD}width = 8\nloader = DataLoader(TensorDataset(x, y), batch_size=8)\nfor xb, yb in loader:\n"
+    text += f"    width_of = {width}\n    loss = F.mse_loss(net(xb), yb) * width_of.sum()\n    loss.backward()\n"
+    program, plan = found(text)
+    placements = propagate(program, plan.plan, catalog=CATALOG)
+    assert placements.value(bound(program, "width_of")) == Replicate() and losses(program, plan) == [MEAN]
+
+
 def test_weights_as_wide_as_a_batch_are_no_batch() -> None:
     text = HEAD + "class Wide(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
     text += "        self.w = nn.Parameter(torch.randn(64, 64))\n        self.register_buffer('b', torch.ones(64))\n"
