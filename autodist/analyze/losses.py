@@ -207,6 +207,13 @@ def loss_concerns(run: Interpreter, losses: Losses | None) -> Iterator[Concern]:
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
     yield from _unseen_collations(run)
+    for each in [*losses.picked()][:1] if losses is not None else ():
+        code = shortened(each.source.code(each.node)) if isinstance(each.node, ast.expr) else each.name
+        message = (
+            f"{code} takes samples of a batch by numbers that samples hold: each rank takes them among its own, so "
+            "that results differ from those of one process"
+        )
+        yield Concern("AD602", each.source, each.node, message, Severity.WARNING)
     for event in run.of("mined")[:1]:
         assert isinstance(event.node, ast.expr)
         message = (

@@ -20,6 +20,7 @@ from autodist.placement.lattice import (
 
 OF_ALL = "it works along the axis of the samples, of which each rank has its own"
 BY_PLACE = "it takes samples by their places, and each rank counts its own"
+BY_NUMBER = "numbers that samples hold tell which of them it takes, and each rank takes these among its own"
 SAMPLES_BESIDE = "what tells it which numbers to take is each rank's own"
 
 
@@ -69,9 +70,10 @@ def index(call: Call) -> Placement:
     if call.first.placement == Replicate() and [each.placement for each in call.operands[1:]] == [Shard(0)]:
         told = call.axis if isinstance(call.axis, int) else -1
         return Shard(told if told >= 0 else call.axes()[0])
+    along = call.first.shard in call.axes()
     if any(not isinstance(each.placement, Replicate) for each in call.operands[1:]):
-        return call.apart(SAMPLES_BESIDE)
-    return call.apart(BY_PLACE) if call.first.shard in call.axes() else call.first.placement
+        return call.apart(BY_NUMBER if along and call.numbers else SAMPLES_BESIDE)
+    return call.apart(BY_PLACE) if along else call.first.placement
 
 
 def gather(call: Call) -> Placement:
@@ -79,7 +81,9 @@ def gather(call: Call) -> Placement:
     found = aligned(call)
     if partials(call):
         return call.apart(NONLINEAR)
-    return call.apart(BY_PLACE) if isinstance(found, Shard) and found.axis in call.axes() else found
+    if not isinstance(found, Shard) or found.axis not in call.axes():
+        return found
+    return call.apart(BY_NUMBER if call.numbers else BY_PLACE)
 
 
 def select(call: Call) -> Placement:

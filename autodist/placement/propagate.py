@@ -350,7 +350,8 @@ class _Propagation(Opaque):
         def number(bound: Value) -> Placement | None:
             return self._size_as(bound, self._plan.counts(operation, [bound]) == 0)
 
-        return subscript(placement, self._found.size(base), key, self._operand, self._found.size, number)
+        numbers = self._whole_numbers.are_of_samples
+        return subscript(placement, self._found.size(base), key, self._operand, self._found.size, number, numbers)
 
     def _part_taken(self, operation: Operation, placement: Placement | None) -> Placement | None:
         """What a subscript takes of one sample, which is a part of it where a loop over its parts tells the place."""
@@ -427,6 +428,9 @@ class _Propagation(Opaque):
         call = arguments.call(operation, known)
         if "ignored" in known.parameters and self._labels_left_out:
             call = replace(call, leaves_out=True)
+        if known.cls in ("index", "gather"):
+            places = (*operation.inputs[1:], *(v for name, v in operation.keywords.items() if name == "index"))
+            call = replace(call, numbers=any(map(self._whole_numbers.are_of_samples, places)))
         operands: list[Operand] = []
         sizes: list[Sizes] = []
         unknown = False

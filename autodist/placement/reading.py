@@ -71,7 +71,7 @@ class Reading:
         self._program, self._plan, self._table, self._catalog = program, plan, table, catalog
         self._found = Placements()
         self._cyclic = program.cyclic
-        self._whole_numbers = WholeNumbers(table)
+        self._whole_numbers = WholeNumbers(table, program)
 
     def _operand(self, value: Value) -> Placement | None:
         """How a value lies, or what is in it."""

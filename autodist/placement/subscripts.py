@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
+from autodist.placement.along import BY_NUMBER, BY_PLACE, SAMPLES_BESIDE
 from autodist.placement.arguments import is_whole, keys_of
 from autodist.placement.lattice import PAIRS, PIECES, Each, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.shapes import Sizes
@@ -22,9 +22,10 @@ def subscript(
     lies: Callable[[Value], Placement | None],
     size: Callable[[Value], Sizes],
     number: Callable[[Value], Placement | None] | None = None,
+    numbers: Callable[[Value], bool] = lambda _: False,
 ) -> tuple[Placement, Sizes]:
-    """The placement and the sizes of `x[key]`; ``lies`` says how a key lies, ``size`` how large it is, and ``number``
-    how the bounds of a slice lie, which may tell the size of the batch."""
+    """The placement and the sizes of `x[key]`; ``lies`` says how a key lies, ``size`` how large it is, ``number`` how
+    the bounds of a slice lie, which may tell the size of the batch, and ``numbers`` if samples hold it as numbers."""
     keys = keys_of(key)
     sharded = placement.axis if isinstance(placement, Shard) else None
     axis, shard, counts_all = 0, None, False
@@ -70,6 +71,8 @@ def subscript(
             result.append(None)
             axis += 1
             continue
+        if axis == sharded and isinstance(chosen, Shard) and numbers(each):  # `out[labels]`
+            return PerRank("getitem", BY_NUMBER), None
         if axis == sharded and (isinstance(chosen, Shard) or places) and isinstance(placement, Shard):
             anew = isinstance(chosen, PerRank) and chosen.rows == placement.rows  # `x[torch.randperm(len(x))]`
             placement = placement if anew else replace(placement, rows=_named(each))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from autodist import operations
 from autodist.catalog import Catalog
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement.along import BY_NUMBER
 from autodist.placement.arguments import LEAVING_OUT, is_set, option
 from autodist.placement.call import ROWS
 from autodist.placement.lattice import PIECES
@@ -115,6 +116,13 @@ class Losses:
             if each in self.steps.differentiated:
                 seen.add(each.node)
                 yield each.source, each.node, next(iter(told), "ignore_index")
+
+    def picked(self) -> Iterator[Operation]:
+        """What takes samples by numbers that others hold, in losses that got lost there."""
+        for each in self._above(self._lost()):
+            lying = self.placements.of[each]
+            if isinstance(lying, PerRank) and lying.reason == BY_NUMBER:
+                yield each
 
     # sums that are multiplied
 
