@@ -119,7 +119,18 @@ def _weighs_padding(event: Event, run: Interpreter) -> bool:
 
 
 def loss_concerns(run: Interpreter, losses: Losses | None) -> Iterator[Concern]:
-    """Losses that are not those of the whole batch, and why."""
+    """Losses that are not those of the whole batch, and why: what values tell, or else the graph."""
+    found = [*_told_by_values(run, losses)]
+    yield from found
+    if losses is None or any(each.code == "AD602" for each in found):
+        return
+    for operation, reason in [*losses.lost_at()][:1]:
+        code = shortened(operation.source.code(operation.node)) if isinstance(operation.node, ast.expr) else ""
+        message = f"{code}: {reason}, so that results differ from those of one process"
+        yield Concern("AD602", operation.source, operation.node, message, Severity.WARNING)
+
+
+def _told_by_values(run: Interpreter, losses: Losses | None) -> Iterator[Concern]:
     seen: set[ast.AST] = set()
     for event in run.events:
         if event.kind != "backward" or event.node in seen:
@@ -207,13 +218,6 @@ def loss_concerns(run: Interpreter, losses: Losses | None) -> Iterator[Concern]:
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
     yield from _unseen_collations(run)
-    for each in [*losses.picked()][:1] if losses is not None else ():
-        code = shortened(each.source.code(each.node)) if isinstance(each.node, ast.expr) else each.name
-        message = (
-            f"{code} takes samples of a batch by numbers that samples hold: each rank takes them among its own, so "
-            "that results differ from those of one process"
-        )
-        yield Concern("AD602", each.source, each.node, message, Severity.WARNING)
     for event in run.of("mined")[:1]:
         assert isinstance(event.node, ast.expr)
         message = (

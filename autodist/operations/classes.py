@@ -75,7 +75,7 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     "scatter": (
         "adds numbers to those of a tensor, at places that others tell; accumulate: the argument without which it "
         "replaces them, empty if it always does",
-        {"accumulate": str},
+        {**AXIS, "accumulate": str},
     ),
     # between ranks
     "collective": (

@@ -21,6 +21,7 @@ from autodist.placement.lattice import (
 OF_ALL = "it works along the axis of the samples, of which each rank has its own"
 BY_PLACE = "it takes samples by their places, and each rank counts its own"
 BY_NUMBER = "numbers that samples hold tell which of them it takes, and each rank takes these among its own"
+OF_PART = "it gives samples numbers that are each rank's part of a sum or mean"
 SAMPLES_BESIDE = "what tells it which numbers to take is each rank's own"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autodist.placement.call import Call
+from autodist.placement.call import OTHER_SIZE, Call
 from autodist.placement.lattice import (
     SUMMED,
     Partial,
@@ -20,8 +20,10 @@ from autodist.placement.lattice import (
 
 PAIRED = "operands are sharded along different axes: each rank's samples meet its own others, not those of all ranks"
 WHOLE = "a replicated operand has all samples where another has a rank's"
+AS_MANY = "an operand has as many numbers as a whole batch has samples, and each rank has its own"
 MIXED = "samples meet a number that is each rank's own"
 OWN_NUMBER = "it divides by a number that is each rank's own"
+PRODUCT = "it multiplies two numbers that are each rank's own"
 NONLINEAR = "it is not linear, so that it says nothing of the reduced value"
 
 
@@ -37,7 +39,7 @@ def aligned(call: Call) -> Placement:
     for each in call.operands:
         at = place - axes + each.axes
         if each.shard is None and at >= 0 and each.sizes[at] != 1:
-            return call.apart(WHOLE)
+            return call.apart(WHOLE if each.sizes[at] in (None, OTHER_SIZE) else AS_MANY)
     return Shard(place)
 
 
@@ -105,7 +107,7 @@ def multiply(call: Call) -> Placement:
     mean, weight = sorted(found, key=lambda each: each.reduce)[:2]
     if (mean.reduce, weight.reduce) == ("mean", "sum") and mean.weight and mean.weight == weight.weight:
         return Partial("sum")
-    return call.apart("it multiplies two numbers that are each rank's own")
+    return call.apart(PRODUCT)
 
 
 def divide(call: Call) -> Placement:

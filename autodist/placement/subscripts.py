@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from autodist.placement.along import BY_NUMBER, BY_PLACE, SAMPLES_BESIDE
+from autodist.placement.along import BY_NUMBER, BY_PLACE, OF_PART, SAMPLES_BESIDE
 from autodist.placement.arguments import is_whole, keys_of
-from autodist.placement.lattice import PAIRS, PIECES, Each, PerRank, Placement, Replicate, Shard, counted
+from autodist.placement.lattice import PAIRS, PIECES, Each, Partial, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.shapes import Sizes
 from autodist.placement.sizes import AGAIN
 from autodist.program import EMPTY, Operation, Value, closure, held
@@ -83,6 +83,8 @@ def subscript(
         )
         if wrong == SAMPLES_BESIDE and sharded is not None and axis != sharded and lies(each) == Shard(0):
             return PerRank("getitem", wrong, blocks=PAIRS), None  # `scores[:, labels]`
+        if wrong == SAMPLES_BESIDE and isinstance(placement, Partial) and isinstance(lies(each), Shard):
+            return PerRank("getitem", OF_PART), None  # `sums[labels]`
         if wrong is not None and not (sharded is None and isinstance(lies(each), Replicate)):
             return PerRank("getitem", wrong), None
         if kept:

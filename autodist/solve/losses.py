@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from autodist import operations
 from autodist.catalog import Catalog
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
-from autodist.placement.along import BY_NUMBER
+from autodist.placement.along import BY_NUMBER, OF_PART
 from autodist.placement.arguments import LEAVING_OUT, is_set, option
+from autodist.placement.by_number import AS_MANY, MIXED, NONLINEAR, OWN_NUMBER, PRODUCT
 from autodist.placement.call import ROWS
-from autodist.placement.lattice import PIECES
+from autodist.placement.lattice import PIECES, is_linear
 from autodist.placement.opaque import NOT_KNOWN
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
@@ -24,6 +25,8 @@ from autodist.source import Source
 ROUNDS = 6
 """`recognition + divergence + penalty` adds one after the other."""
 BEHIND = "it is of the samples that a loop elsewhere has taken one by one"
+OF_PARTS = frozenset([NONLINEAR, MIXED, OWN_NUMBER, PRODUCT, OF_PART])
+"""Why what is computed of sums and means over a rank's samples says nothing of those of all ranks."""
 MEAN, SUM, SAME = Partial("mean", ROWS), Partial("sum"), Replicate()
 
 
@@ -117,12 +120,24 @@ class Losses:
                 seen.add(each.node)
                 yield each.source, each.node, next(iter(told), "ignore_index")
 
-    def picked(self) -> Iterator[Operation]:
-        """What takes samples by numbers that others hold, in losses that got lost there."""
+    def lost_at(self) -> Iterator[tuple[Operation, str]]:
+        """What losses got lost at for certain, and why: samples that others pick by number, and sums and means over a
+        rank's samples that something else is computed with than what adds up."""
         for each in self._above(self._lost()):
             lying = self.placements.of[each]
-            if isinstance(lying, PerRank) and lying.reason == BY_NUMBER:
-                yield each
+            reason = (
+                lying.reason
+                if isinstance(lying, PerRank) and lying.operation.rpartition(".")[2] == each.name.rpartition(".")[2]
+                else ""
+            )
+            if reason in (BY_NUMBER, AS_MANY) or reason in OF_PARTS and any(map(self._is_part, given(each))):
+                yield each, reason
+
+    def _is_part(self, operation: Operation) -> bool:
+        """Whether it is a sum or mean over a rank's samples, and no number of them."""
+        lying = self.placements.of.get(operation)
+        counts = isinstance(lying, Partial) and lying.reduce == "sum" and bool(lying.weight)
+        return isinstance(lying, Partial) and is_linear(lying) and not counts
 
     # sums that are multiplied
 

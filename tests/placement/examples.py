@@ -475,7 +475,7 @@ EXAMPLES: dict[str, Made] = {
     ),
     "put_": sized((NINE,), lambda f, x: f(x.clone(), torch.tensor([0, 1]), torch.ones(2).double(), accumulate=True)),
     **dict.fromkeys(
-        "index_add scatter_add_".split(),
+        "index_add scatter_add scatter_add_".split(),
         sized((NINE,), lambda f, x: f(x.clone(), 0, torch.arange(2), ONES), axis=0),
     ),
     "index_copy_": sized((NINE,), lambda f, x: f(x.clone(), 0, torch.arange(2), ONES), axis=0),

@@ -137,7 +137,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys("acosh arccosh".split(), ("above one",)),
     **dict.fromkeys("bitwise_and bitwise_or bitwise_xor bitwise_not and_ or_ xor invert".split(), ("integers",) * 2),
     **dict.fromkeys("gather take_along_dim take_along_axis".split(), ("", "places")),
-    **dict.fromkeys("scatter scatter_add".split(), ("", "places", "")),
+    "scatter": ("", "places", ""),
     **dict.fromkeys("index_select".split(), ("", "places")),
     **dict.fromkeys("where masked_fill".split(), ("booleans", "", "")),
     **dict.fromkeys("prod cumprod".split(), ("above one",)),
