@@ -69,7 +69,8 @@ PICTURES = (
     "torchvision.transforms.functional.to_pil",
 )
 TESTING_FILES = frozenset("exists is_file is_dir isfile isdir".split())
-DRAWING = frozenset("bernoulli multinomial".split())
+NOISY = frozenset("bernoulli multinomial".split())
+"""Methods that draw for each number of a tensor."""
 FILLING = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ geometric_ cauchy_".split())
 REPLACING = frozenset("copy_ fill_".split())
 CHANGING = {"add_": ast.Add(), "sub_": ast.Sub(), "mul_": ast.Mult(), "div_": ast.Div()}
@@ -207,7 +208,7 @@ class Methods(Libraries, TorchModules):
         ):  # of one of torch, whose generator it draws from
             self.event("random", node, scope)
             self._note_noise(node, scope)
-        if name in FILLING | DRAWING and (self._forward or self._loops or base.spread is not SAME):
+        if name in FILLING | NOISY and (self._forward or self._loops or base.spread is not SAME):
             self.event("random", node, scope)
             self._note_noise(node, scope)
         operands = [] if name in TYPED_LIKE else values
