@@ -9,16 +9,17 @@ from dataclasses import dataclass, replace
 from autodist import operations
 from autodist.catalog import Catalog
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
-from autodist.placement.along import BY_NUMBER, OF_PART
+from autodist.placement.along import BY_NUMBER, OF_ALL, OF_PART
 from autodist.placement.arguments import LEAVING_OUT, is_set, option
 from autodist.placement.by_number import AS_MANY, MIXED, NONLINEAR, OWN_NUMBER, PRODUCT
 from autodist.placement.call import ROWS
-from autodist.placement.lattice import PIECES, is_linear
+from autodist.placement.lattice import PIECES, counted, is_linear
 from autodist.placement.opaque import NOT_KNOWN
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
 from autodist.placement.samples import COUNTING
 from autodist.program import SAMPLE, Operation, Program, Region, closure, held, joined
+from autodist.solve.sizes import first_slice
 from autodist.solve.steps import Steps, given
 from autodist.source import Source
 
@@ -27,6 +28,8 @@ ROUNDS = 6
 BEHIND = "it is of the samples that a loop elsewhere has taken one by one"
 OF_PARTS = frozenset([NONLINEAR, MIXED, OWN_NUMBER, PRODUCT, OF_PART])
 """Why what is computed of sums and means over a rank's samples says nothing of those of all ranks."""
+ORDERING = frozenset("argsort sort".split())
+FIRST = "it takes those first in an order that each rank has of its own samples"
 MEAN, SUM, SAME = Partial("mean", ROWS), Partial("sum"), Replicate()
 
 
@@ -132,6 +135,23 @@ class Losses:
             )
             if reason in (BY_NUMBER, AS_MANY) or reason in OF_PARTS and any(map(self._is_part, given(each))):
                 yield each, reason
+            elif each.name.rpartition(".")[2] in ORDERING and reason == OF_ALL:
+                yield from ((cut, FIRST) for cut in self._cuts_of(each))
+
+    def _cuts_of(self, order: Operation) -> Iterator[Operation]:
+        """What takes a number of samples by their places in an order that goes by what they are: `each[order][:8]`."""
+        apart = closure([order], lambda op: (e for e in self._program.users[op] if self._is_lost(e)))
+        learnt = (each for each in apart if each.name == "getitem" and each in self.steps.reaching)
+        for each in sorted(learnt, key=lambda op: op.number):
+            cut = first_slice(each)
+            bounds = cut.inputs[:2] if cut is not None and given(each) - {cut} <= apart else ()
+            lying = [self.placements.value(bound) for bound in bounds]
+            told = [type(bound.constant) is int and bound.constant != 0 for bound in bounds]
+            if any(told) or any(counted(each).startswith(f"{ROWS} // ") for each in lying):
+                yield each
+
+    def _is_lost(self, operation: Operation) -> bool:
+        return isinstance(self.placements.of.get(operation), PerRank)
 
     def _is_part(self, operation: Operation) -> bool:
         """Whether it is a sum or mean over a rank's samples, and no number of them."""

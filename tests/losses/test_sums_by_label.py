@@ -1,4 +1,4 @@
-"""Sums over a batch, one for each class, with which samples or losses are compared: those of all ranks."""
+"""Sums over a batch, one for each class, and orders of its samples, that losses go by: those of all ranks."""
 
 from __future__ import annotations
 
@@ -39,6 +39,10 @@ SUMS = {
     "mean of each class": f"sums = torch.zeros(3).scatter_add(0, y, {EACH})\n"
     "counts = torch.zeros(3).scatter_add(0, y, torch.ones(len(y)))\nloss = (sums / counts.clamp(min=1)).mean()",
     "scores of each class": f"sums = F.one_hot(y, 3).float().T @ out\n{COUNTS}{AWAY}",
+    "hard half of an order": f"each = {EACH}\norder = each.argsort(descending=True)\n"
+    "loss = each[order][: len(each) // 2].mean()",
+    "hard ones of sorted losses": f"each, _ = torch.sort({EACH})\nloss = each[4:].mean()",
+    "sorted, and all of them": "order = y.argsort()\nloss = F.cross_entropy(out[order], y[order])",
     "targets as many as a batch": "loss = F.binary_cross_entropy_with_logits(out.mean(1), torch.ones(8))",
 }
 
