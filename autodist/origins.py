@@ -3,46 +3,23 @@
 from __future__ import annotations
 
 import ast
-from functools import lru_cache
 
-from autodist.interpreter import Interpreter
+from autodist.interpreter import Interpreter, once_a_run
+from autodist.program import held
+from autodist.solve.steps import Steps
 from autodist.source import Source, all_of, walk
-from autodist.values import NOTHING, Draw, Items
+from autodist.values import NOTHING, Items
 
 
-@lru_cache(maxsize=4)
+@once_a_run
 def learnt_from(run: Interpreter) -> frozenset[ast.expr]:
     """The expressions that the losses are computed from: training needs this rank's share of them."""
-    seen: set[ast.AST] = set()
-    found: set[ast.expr] = set()
-    for event in run.of("backward"):
-        if isinstance(event.node, ast.Call):
-            receiver = [event.node.func.value] if isinstance(event.node.func, ast.Attribute) else []
-            for node in (*receiver, *event.node.args):
-                found |= roots(node, run, seen)
-    for event in (*run.of("joined"), *run.of("gathered")):  # of the whole batch: nothing is known of what made it
-        if isinstance(event.node, ast.expr):
-            found |= set(all_of(event.node, ast.expr)) | roots(event.node, run, seen)
-    return frozenset(found)
-
-
-@lru_cache(maxsize=2)
-def fed_to_losses(run: Interpreter) -> frozenset[ast.expr]:
-    """The expressions that the losses are computed from, also through lists that these are put into, or drawn from:
-    `batch.append(pool[i])`, `torch.cat(batch)`, `random.sample(pool, 8)`."""
-    seen = set[ast.AST]()
-    draws = {
-        each.node
-        for node in learnt_from(run)
-        for each in run.values.get(node, NOTHING).origins
-        if isinstance(each, Draw)
-    }
-    pools = {each.args[0] for each in draws if isinstance(each, ast.Call) and each.args}
-    learnt = learnt_from(run) | pools
-    lists = {thing for node in learnt for thing in run.values.get(node, NOTHING).things if isinstance(thing, Items)}
-    stored = [expression for each in lists for _, expression in each.stores]
-    made = [found for each in stored for found in (each, *roots(each, run, seen))]
-    return learnt | {each for found in made for each in all_of(found, ast.expr)}
+    steps = Steps(run.runs.program)
+    learnt = {*steps.reaching, *steps.backward}
+    values = run.runs.program.values.items()
+    return frozenset(
+        node for node, value in values if isinstance(node, ast.expr) and not learnt.isdisjoint(held(value))
+    )
 
 
 def roots(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> set[ast.expr]:

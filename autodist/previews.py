@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 from autodist.interpreter import Event, Interpreter
 from autodist.models import members, normalises, settled_at, unwrapped
-from autodist.origins import is_cut, learnt_from
+from autodist.origins import learnt_from
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site, Wrapping
-from autodist.source import Source, all_of, told_once, walk
+from autodist.source import all_of, told_once, walk
 from autodist.spread import SAME
 from autodist.tensors.mixing import mixings
 from autodist.values import NOTHING, UNKNOWN, Object, Wrapped
@@ -139,8 +139,6 @@ def _is_rows_to_rows(event: Event, run: Interpreter) -> bool:
     node = event.node
     if not isinstance(node, ast.Call) or node.keywords or node in learnt_from(run):
         return False
-    if any(each.grad and each.node is node and _reaches_loss(each, run) for each in run.of("training_forward")):
-        return False
     values = [run.values.get(each, NOTHING) for each in (node, *node.args)]
     if any(value.things or value.const is not UNKNOWN for value in values):
         return False
@@ -148,54 +146,6 @@ def _is_rows_to_rows(event: Event, run: Interpreter) -> bool:
     if any(each.node is node and each.detail.spread is not SAME for each in passes):
         return False
     return any(_takes_rows(each.node, len(node.args), run) for each in passes)
-
-
-def _reaches_loss(event: Event, run: Interpreter) -> bool:
-    """Whether gradients flow back to what a call gives, by variables of its function and of those that called it."""
-    losses = {each.node for each in run.of("backward")}
-    source, made = event.source, event.node
-    for call in (*reversed(event.calls), None):
-        home = source.home(made)
-        flowing = _computed_from(made, home, source)
-        if any(_holds(each, flowing, source) for each in walk(home) if each in losses):
-            return True
-        returned = list(all_of(home, ast.Return))
-        if call is None or call.node is None or not any(_holds(each, flowing, source) for each in returned):
-            return False
-        source, made = call.source, call.node
-    return False
-
-
-def _computed_from(made: ast.AST, home: ast.AST, source: Source) -> set[ast.AST]:
-    """A call, and where variables of the same function are read that hold what is computed from its result."""
-    bound: dict[str, list[ast.stmt]] = {}
-    reads: list[ast.expr] = []
-    for node in walk(home):
-        if isinstance(node, (ast.Name, ast.Attribute)):
-            if isinstance(node.ctx, ast.Store):
-                bound.setdefault(ast.unparse(node), []).append(source.statement(node))
-            else:
-                reads.append(node)
-    found: set[ast.AST] = {made}
-    while True:
-        fresh = [
-            each
-            for each in reads
-            if each not in found
-            and any(_holds(store, found, source) for store in source.last_bound(each, bound.get(ast.unparse(each), [])))
-        ]
-        if not fresh:
-            return found
-        found.update(fresh)
-
-
-def _holds(node: ast.AST, found: set[ast.AST], source: Source) -> bool:
-    """Whether it reads one of them, and gradients flow through that."""
-    if isinstance(node, (ast.For, ast.AsyncFor)):
-        node = node.iter
-    elif isinstance(node, (ast.With, ast.AsyncWith, ast.FunctionDef, ast.ClassDef)):
-        return False
-    return any(each in found and not is_cut(each, source) for each in all_of(node, ast.expr))
 
 
 def _takes_rows(node: ast.AST, number: int, run: Interpreter) -> bool:

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 
 from autodist.interpreter import Event, Interpreter, Plan
-from autodist.origins import fed_to_losses
+from autodist.origins import learnt_from
 from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import Source, argument, first_index, last_name
@@ -414,7 +414,7 @@ def is_ahead(site: Site, run: Interpreter) -> bool:
 
 def _reaches_losses(call: ast.Call, source: Source, run: Interpreter) -> bool:
     """Whether losses are computed from what a call gives, by the names that it goes through, and of all of it."""
-    fed, reached = fed_to_losses(run), False
+    fed, reached = learnt_from(run), False
     pending: list[tuple[Source, ast.stmt]] = [(source, source.statement(call))]
     seen: set[ast.stmt] = set()
     while pending and len(seen) < STATEMENTS:
