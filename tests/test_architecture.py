@@ -90,7 +90,7 @@ COLLATION = """
 """
 
 TENSORS = """
-    rowwise | laid_out | episodes
+    rowwise
     shapes | torch_layers
     mixing | picking | axes | named_axes | crossing
     calls
@@ -191,6 +191,7 @@ SOLVE = """
     memories | costs | rounds
     search
     facts
+    layouts
     sources | demands
     batches | alone | written | stores
     sizes | steps

@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from autodist import collation, randomness, regions, resizing
+from autodist import randomness, regions, resizing
 from autodist.analyze.batch_sizes import training_switch
 from autodist.analyze.numbering import counts_on, numbered_around
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.rule import Severity
 from autodist.script import Concern, Epoch, Loader, Site
 from autodist.source import Source, all_of, argument, last_name, shortened, walk
-from autodist.tensors import episodes
 from autodist.values import NOTHING, Draw, Index, Object, Path_, Scope, Value, drawn_from
 
 
@@ -465,15 +464,13 @@ def sampler_concerns(run: Interpreter) -> Iterator[Concern]:
         yield Concern("AD902", order.source, order.node, message, Severity.REFUSAL)
         return
     for loader in dict.fromkeys(t for event in run.of("loader") for t in event.value.objects("loader")):
-        collate = collation.collate_fn(loader) if run.shares_out(loader) else None
-        found = episodes.laid_out_by_number(collate) if collate is not None else None
-        if found is not None:
-            source, call = found
+        found = run.layout(loader).by_number if run.shares_out(loader) else None
+        if found is not None and isinstance(found.node, ast.expr):
             message = (
-                f"{shortened(source.code(call))} lays the samples of a whole batch out by number, as those of few-shot "
-                "episodes: a rank's share has other ones; give each rank whole episodes by hand"
+                f"{shortened(found.source.code(found.node))} lays the samples of a whole batch out by number, as those "
+                "of few-shot episodes: a rank's share has other ones; give each rank whole episodes by hand"
             )
-            yield Concern("AD203", source, call, message, Severity.REFUSAL)
+            yield Concern("AD203", found.source, found.node, message, Severity.REFUSAL)
             return
     for event in run.of("unseeded"):
         if randomness.is_of_sampler(event) and not randomness.reseeds(event):

@@ -12,7 +12,7 @@ from autodist.interpreter.loaders import Loaders
 from autodist.interpreter.questions import last_part, one_of, under_samples
 from autodist.interpreter.words import SPLITTING
 from autodist.source import all_of
-from autodist.spread import COUNT, LOCAL, ROWS, SAME, Spread, combine
+from autodist.spread import COUNT, LOCAL, ROWS, SAME, Spread, combine, spread_of
 from autodist.tensors import axes, mixing, operations, picking
 from autodist.values import (
     NOTHING,
@@ -71,8 +71,8 @@ class Contents(Loaders, ByTurn):
         the samples lie."""
         loader = self._yielding(batch) if part.spread is ROWS else None
         if loader is not None and key in self.layout(loader).numbers:
-            return part.computed(self.layout(loader).numbers[key])
-        if loader is not None and key in self.second_axis(loader):
+            return part.computed(spread_of(self.layout(loader).numbers[key]))
+        if loader is not None and self.layout(loader).is_second(key):
             part = part.but(spread=Spread.COLUMNS)
         if self.plan.wholes is not None or not part.spread.is_local:
             return part
@@ -88,7 +88,7 @@ class Contents(Loaders, ByTurn):
         kind = self._collated(loader) if loader is not None else None
         if loader is None or not isinstance(kind, collation.Fields):
             return {}
-        if not self.layout(loader).second and not self.layout(loader).numbers:
+        if 1 not in self.layout(loader).axes.values() and not self.layout(loader).numbers:
             return {}
         picked = {key: collation.picked(batch, key).but(const=UNKNOWN, firm=False) for key in kind.parts}
         return {key: self._as_field(part, batch, key) for key, part in picked.items()}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from abc import abstractmethod
 
 from autodist import collation
 from autodist.collation import Fields, Rows
 from autodist.interpreter.machine import Machine
+from autodist.solve.layouts import Layout
 from autodist.spread import COLUMNS, RANK, ROWS, SAME
-from autodist.tensors import laid_out, picking
+from autodist.tensors import picking
 from autodist.values import SETTLED, Evened, Object, Scope, Trimmed, Value, of
 
 
@@ -17,20 +19,12 @@ class Loaders(Machine):
 
     def _batch(self, loader: Object) -> Value:
         """What a loader yields: this rank's samples, if it is sharded."""
-        shared = COLUMNS if None in self.second_axis(loader) else ROWS
+        shared = COLUMNS if self.layout(loader).is_second(None) else ROWS
         return Value(spread=shared if self.shares_out(loader) else SAME, origins=frozenset([loader]))
 
-    def second_axis(self, loader: Object) -> frozenset[collation.Key | None]:
-        """The fields of a batch whose samples its loader lays along the second axis."""
-        return self.layout(loader).second
-
-    def layout(self, loader: Object) -> laid_out.Layout:
+    @abstractmethod
+    def layout(self, loader: Object) -> Layout:
         """How a loader lays out its batches."""
-        collate = collation.collate_fn(loader)
-        if collate is None:
-            return laid_out.Layout()
-        found: laid_out.Layout = self._remember(loader.node, lambda: laid_out.layout(collate), "layout")
-        return found
 
     def named_fields(self, loader: Object) -> frozenset[str]:
         """The names under which its `collate_fn` puts parts of a batch."""

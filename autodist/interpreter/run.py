@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, wraps
 from typing import Concatenate, ParamSpec, TypeVar, cast
 
+from autodist import collation
 from autodist.catalog import Catalog
 from autodist.interpreter.branches import Branches
 from autodist.interpreter.calls import Calls
@@ -22,10 +23,11 @@ from autodist.placement.placements import Placements
 from autodist.placement.propagate import propagate
 from autodist.program import Operation, Program, held
 from autodist.project import Project
+from autodist.solve.layouts import Layout, layouts
 from autodist.solve.sources import sources
 from autodist.spread import Spread
 from autodist.trace import trace
-from autodist.values import NOTHING, Function, Value
+from autodist.values import NOTHING, Function, Object, Value
 
 KEPT_STEPS = 50_000
 """Runs of so many steps are kept together: what they hold takes memory."""
@@ -37,8 +39,16 @@ Answer = TypeVar("Answer")
 class Interpreter(Calls, Expressions, Statements, Branches, Draws):
     """One run over a project. `values` and `events` are what it leaves behind."""
 
-    runs: Runs
-    """Those that it is one of."""
+    @cached_property
+    def runs(self) -> Runs:
+        """Those that it is one of."""
+        return Runs(self.project, self.catalog)
+
+    def layout(self, loader: Object) -> Layout:
+        collate = collation.collate_fn(loader)
+        if collate is None or collation.sole(collate) is None:
+            return Layout()
+        return self.runs.layouts.get(loader.node, Layout())
 
     @cached_property
     def placements(self) -> Placements:
@@ -171,19 +181,28 @@ class Runs:
         self._kept: list[Interpreter] = []
 
     @cached_property
+    def _traced(self) -> Program:
+        return trace(self._project, self._catalog)
+
+    @property
     def program(self) -> Program:
         """What the project does, read once for all of them. Raises Unfinished where it could not be read to its end."""
-        program = trace(self._project, self._catalog)
-        if not program.complete:
+        if not self._traced.complete:
             raise Unfinished(self._kept[0])
-        return program
+        return self._traced
+
+    @cached_property
+    def layouts(self) -> Mapping[ast.AST, Layout]:
+        """How loaders lay out their batches, as far as the project was read."""
+        return layouts(self._traced, self._catalog) if self._traced.complete else {}
 
     def __call__(self, plan: Plan) -> Interpreter:
         """The run with this plan. Raises Unfinished where it did not come to its end."""
         found = next((each for each in self._kept if each.plan == plan), None)
         if found is None:
-            found = Interpreter(self._project, self._catalog, plan).run()
+            found = Interpreter(self._project, self._catalog, plan)
             found.runs = self
+            found.run()
         self._kept = [found, *(each for each in self._kept if each is not found)]
         while len(self._kept) > 1 and sum(each.steps for each in self._kept) > KEPT_STEPS:
             self._kept.pop()

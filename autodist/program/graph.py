@@ -134,6 +134,8 @@ class Program:
     operations: list[Operation] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     values: dict[ast.AST, Value] = field(default_factory=dict)
+    batches: dict[ast.AST, Value] = field(default_factory=dict)
+    """What loaders give whose batches a function makes, by where they are made."""
     complete: bool = True
     """Whether it was read to its end."""
 

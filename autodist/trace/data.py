@@ -80,7 +80,9 @@ class Data(Objects):
             if given is EMPTY:
                 given = self.record(SAMPLE, place, frame, [data], owner=loader, tag=loader)
             samples = self.sequence(place, None, given, "samples")
-            return self.call(collate, place, frame, [samples], {}) or whole
+            made = self.call(collate, place, frame, [samples], {})
+            self.program.batches[place] = self.program.batches.get(place, EMPTY) | made
+            return made or whole
         batch = self._collated(sample, loader, place, frame, ()) if not unseen else EMPTY
         return batch if batch is not EMPTY else whole
 

@@ -147,7 +147,7 @@ def test_one_label_for_each_sample(tmp_path: Path, collate: str) -> None:
 def test_laid_along_the_second_axis(tmp_path: Path) -> None:
     """`pad_sequence` lays the samples along the second axis, under whatever keys."""
     collate = "def collate(batch):\n    return {k: pad_sequence([item[k] for item in batch]) for k in batch[0]}"
-    assert "lays them along another axis than the first" in reasons(tmp_path, collate)
+    assert "pads to the longest sample" in reasons(tmp_path, collate)
 
 
 COLUMNS = [
