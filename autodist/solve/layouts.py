@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from autodist.catalog import Catalog
-from autodist.placement import Partial, Shard
-from autodist.placement.layout import WRITTEN
+from autodist.placement import Partial, PerRank, Shard
 from autodist.placement.placements import Placements
 from autodist.placement.propagate import propagate
 from autodist.program import Operation, Program, Value
@@ -46,11 +45,20 @@ def layouts(program: Program, catalog: Catalog) -> Mapping[ast.AST, Layout]:
     """The layouts of all loaders that have a `collate_fn`, by where they are made."""
     owners = frozenset(op.owner for op in program.operations if "loader" in getattr(op.owner, "roles", ()))
     lying = propagate(program, Sources(training=owners).plan, catalog=catalog)
-    by_number = {}
-    for op in program.operations:
-        if op.name.endswith((".view", ".reshape")) and getattr(lying.of.get(op), "reason", "") == WRITTEN:
-            by_number.update(dict.fromkeys((each.node for each in op.region.around()), op))
+    grouping = [op for op in program.operations if _groups_by_number(op, program, lying)]
+    by_number = {each.node: op for op in grouping for each in op.region.around()}
     return {node: _layout(batch, lying, by_number.get(node)) for node, batch in program.batches.items()}
+
+
+def _groups_by_number(operation: Operation, program: Program, lying: Placements) -> bool:
+    """Whether samples are taken apart into a number of groups that is written down: `rows.view(2, 4, -1)`."""
+    if not operation.name.endswith((".view", ".reshape")) or not isinstance(operation.node, ast.Call):
+        return False
+    told = operation.node.args
+    told = told[0].elts if told and isinstance(told[0], (ast.Tuple, ast.List)) else told
+    first = program.at(told[0]).constant if len(told) > 1 else None
+    lost = isinstance(lying.of.get(operation), PerRank) and isinstance(lying.value(operation.inputs[0]), Shard)
+    return lost and type(first) is int and first > 1
 
 
 def _layout(batch: Value, lying: Placements, by_number: Operation | None) -> Layout:
