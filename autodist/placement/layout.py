@@ -17,11 +17,15 @@ def permute(call: Call) -> Placement:
     """All axes in another order: reversed, if none is told."""
     shard, axes = call.first.shard, call.first.axes
     order = [each % axes for each in call.named()] or list(range(axes))[::-1]
+    if shard is not None and shard not in order:
+        return call.apart("it names other axes than its operand has")
     return call.first.placement if shard is None else Shard(order.index(shard))
 
 
 def transpose(call: Call) -> Placement:
-    """Two axes exchanged."""
+    """Two axes exchanged; all of them in another order, where they are named as NumPy does: `x.transpose(1, 0, 2)`."""
+    if len(call.named()) > 2:
+        return permute(call)
     shard, axes = call.first.shard, call.first.axes
     one, other = (each % axes for each in call.named() or (call.number("first") or 0, call.number("second") or 0))
     return call.first.placement if shard is None else Shard({one: other, other: one}.get(shard, shard))

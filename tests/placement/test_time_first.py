@@ -294,6 +294,11 @@ LAID_OUT = [
         "    return torch.cat([s.unsqueeze(1) for s in xs], 1), torch.cat([s[:, None] for s in ys], dim=1)\n",
         "batch",
     ),
+    (
+        "def turned(rows):\n    return torch.from_numpy(np.stack(rows)[:, :, None].transpose(1, 0, 2)[:, :, 0])\n\n\n"
+        "def collate(batch):\n    xs, ys = zip(*batch)\n    return turned(xs), turned(ys)\n",
+        "batch",
+    ),
     (f"def collate(batch):\n{FIELDS}    return {TURNED}\n", "[part.clone() for part in batch]"),
     (f"def collate(batch):\n{FIELDS}    return {TURNED}\n", "map(lambda part: part.clone(), batch)"),
     (
