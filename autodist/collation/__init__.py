@@ -10,7 +10,6 @@ from __future__ import annotations
 from autodist.collation.batches import (
     OF_NODES,
     collate_fn,
-    fields,
     has_padding,
     is_listed,
     is_packed,
@@ -21,24 +20,20 @@ from autodist.collation.batches import (
     picked,
     uneven,
 )
-from autodist.collation.functions import BEGINNING, called, declared, sole
-from autodist.collation.kinds import ANY_OTHER, Fields, Key, Kind, Rows, unevenness
-from autodist.collation.reading import Reading, collated
+from autodist.collation.functions import called, declared, sole
+from autodist.collation.kinds import Fields, Key, Kind, Rows, unevenness
+from autodist.collation.reading import collated
 
 __all__ = [
-    "ANY_OTHER",
-    "BEGINNING",
     "OF_NODES",
     "Fields",
     "Key",
     "Kind",
-    "Reading",
     "Rows",
     "called",
     "collate_fn",
     "collated",
     "declared",
-    "fields",
     "has_padding",
     "is_listed",
     "is_packed",

@@ -109,16 +109,6 @@ class Frame(ABC):
             return (one == other) is isinstance(op, ast.Eq)
         return (one in other) is isinstance(op, ast.In) if isinstance(op, (ast.In, ast.NotIn)) else UNKNOWN
 
-    def spelled(self, call: ast.Call) -> ast.Call:
-        """A call with what is known of its arguments written out: `torch.stack(texts, 1)` for `(texts, axis)`."""
-
-        def told(node: ast.expr) -> ast.expr:
-            value = self.constant(node) if isinstance(node, (ast.Name, ast.Attribute)) else UNKNOWN
-            return ast.Constant(value) if isinstance(value, (int, bool)) else node
-
-        keywords = [ast.keyword(each.arg, told(each.value)) for each in call.keywords]
-        return ast.Call(call.func, [told(each) for each in call.args], keywords)
-
     def within(self, inner: Frame_, call: ast.Call) -> Frame_:
         """The reading of a function that a call runs, with the constants that this gives it."""
         if any(isinstance(each, ast.Starred) for each in call.args):
