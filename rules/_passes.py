@@ -1,4 +1,4 @@
-"""Counting the passes over loaders that are made anew."""
+"""Passes over loaders: counted where those are made anew, and the samplers that were made for them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import ast
 
 from autodist.rule import Context
 from autodist.script import Epoch, Loader, TrainingScript
-from autodist.source import Source, last_name
+from autodist.source import Source, all_of, last_name
+from autodist.values import NOTHING, Object
 
-from ._preamble import Planned, defined, free_name, imported
+from ._preamble import Planned, argument, defined, free_name, given_sampler, imported, simple
 
 
 def counting(script: TrainingScript, context: Context, source: Source) -> tuple[str, Planned]:
@@ -70,3 +71,22 @@ def ordering(script: TrainingScript, context: Context, source: Source) -> tuple[
     itertools, imports = imported(context, source, "itertools")
     code = f"{name} = {itertools}.count()  # loaders that are read side by side have an order each\n\n\n"
     return name, (*imports, *defined(script, source, code))
+
+
+def idle_sampler(script: TrainingScript, loader: Loader) -> tuple[ast.expr, Object] | None:
+    """The distributed sampler of a loader's data that the script has made, and given to no loader."""
+    source, call = loader.source, loader.node
+    dataset = argument(call, "dataset", 0)
+    data = script.values.get(dataset, NOTHING).things if dataset is not None else frozenset()
+    given = [given_sampler(script, each.node) for each in script.loaders]
+    busy = {thing for each in given if each is not None for thing in script.values.get(each, NOTHING).things}
+    home = source.function(call)
+    for each in all_of(source.tree, ast.Assign):
+        known = home is None and each.lineno > call.lineno or source.function(each) not in (home, None)
+        if known or len(each.targets) != 1 or not simple(each.targets[0]):
+            continue
+        for sampler in script.values.get(each.value, NOTHING).objects("distributed_sampler"):
+            shares = sampler.argument("dataset", 0)
+            if sampler not in busy and shares is not None and shares.things & data:
+                return each.targets[0], sampler
+    return None

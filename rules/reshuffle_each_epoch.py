@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from autodist.edits import InsertBefore
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Epoch, Loader, TrainingScript
-from autodist.source import Source
-from autodist.values import Object
+from autodist.values import NOTHING, Object
 
-from ._passes import counting, is_made_for
+from ._passes import counting, idle_sampler, is_made_for
 from ._preamble import (
     Planned,
     argument,
@@ -49,6 +48,57 @@ EXAMPLES = [
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
         for epoch in range(2):
+            loader.sampler.set_epoch(epoch)
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
+    Example(
+        before="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        from torch.utils.data.distributed import DistributedSampler
+
+        dist.init_process_group("gloo")
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        test_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        sampler = DistributedSampler(test_set)
+        test_loader = DataLoader(test_set, batch_size=8, sampler=sampler)
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.parallel.DistributedDataParallel(nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            sampler.set_epoch(epoch)
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        from torch.utils.data.distributed import DistributedSampler
+
+        dist.init_process_group("gloo")
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        test_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        sampler = DistributedSampler(test_set)
+        test_loader = DataLoader(test_set, batch_size=8, sampler=sampler)
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.parallel.DistributedDataParallel(nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            sampler.set_epoch(epoch)
             loader.sampler.set_epoch(epoch)
             for x, y in loader:
                 loss = nn.functional.mse_loss(model(x), y)
@@ -146,9 +196,7 @@ def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[F
         if not _has_distributed_sampler(loader, script):
             continue
         for epoch in loader.epochs:
-            if any(
-                _calls_set_epoch(source) for source in (script.project.sources if loader.sharded else [epoch.source])
-            ):
+            if _is_told(loader, epoch, script):
                 continue
             if not loader.sharded and is_made_for(epoch, loader, script):
                 continue  # its sampler is seeded anew
@@ -200,10 +248,18 @@ def _has_its_own(loader: Loader, script: TrainingScript) -> bool:
     return own or argument(loader.node, "batch_sampler") is not None
 
 
-def _calls_set_epoch(source: Source) -> bool:
-    if "set_epoch" not in source.text:  # asked for every loop: the tree is walked only where the name occurs
-        return False
-    return any(isinstance(n, ast.Attribute) and n.attr == "set_epoch" for n in ast.walk(source.tree))
+def _is_told(loader: Loader, epoch: Epoch, script: TrainingScript) -> bool:
+    """Whether the script tells a loader's sampler which epoch it is, or one of which it is not known whose it is."""
+    idle = None if loader.sharded else idle_sampler(script, loader)
+    for source in script.project.sources if loader.sharded else [epoch.source]:
+        if "set_epoch" not in source.text:  # asked for every loop: the tree is walked only where the name occurs
+            continue
+        for call in (each for each in ast.walk(source.tree) if isinstance(each, ast.Attribute)):
+            told = [*script.values.get(call.value, NOTHING).objects("distributed_sampler")]
+            others = told and (idle is None or idle[1] not in told)
+            if call.attr == "set_epoch" and (loader.sharded or not others):
+                return True
+    return False
 
 
 def _may_shuffle_otherwise(loader: Loader, script: TrainingScript) -> bool:

@@ -11,7 +11,7 @@ from autodist.source import Source
 from autodist.values import NOTHING, Table, Value, union
 
 from ._orders import generator, order_seed, seeding_later
-from ._passes import counting, is_made_for, ordering
+from ._passes import counting, idle_sampler, is_made_for, ordering
 from ._preamble import (
     are_own,
     argument,
@@ -259,6 +259,52 @@ EXAMPLES = [
                 optimizer.step()
 """,
     ),
+    Example(
+        before="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        from torch.utils.data.distributed import DistributedSampler
+
+        dist.init_process_group("gloo")
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        sampler = DistributedSampler(train_set)
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.parallel.DistributedDataParallel(nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            sampler.set_epoch(epoch)
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        from torch.utils.data.distributed import DistributedSampler
+
+        dist.init_process_group("gloo")
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        sampler = DistributedSampler(train_set)
+        loader = DataLoader(train_set, batch_size=8, sampler=sampler)
+        model = nn.parallel.DistributedDataParallel(nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            sampler.set_epoch(epoch)
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+""",
+    ),
 ]
 
 
@@ -343,6 +389,9 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         if dataset is None:
             yield Finding(source, call, "cannot see which data set this loader reads", severity=Severity.REFUSAL)
             continue
+        if (idle := idle_sampler(script, loader)) is not None:
+            yield _taken_up(loader, source.code(idle[0]))
+            continue
         d, imports = dist(context, source)
         sampler, sampler_import = member(context, source, "torch.utils.data.distributed", "DistributedSampler")
         statement = source.statement(call)
@@ -420,7 +469,23 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         edits.append(SetArgument(call, "sampler", made, 3))
         edits += _divided(script, context, loader, d, shuffled='.get("shuffle"' in options)
         fix = Fix((*imports, *sampler_import, *planned(source, *edits)))
-        yield Finding(source, call, f"each rank takes its share of every batch; {UNEVEN}", fix)
+        reason = (
+            "all ranks would go over all of the data"
+            if script.distributed
+            else "each rank takes its share of every batch"
+        )
+        yield Finding(source, call, f"{reason}; {UNEVEN}", fix)
+
+
+def _taken_up(loader: Loader, sampler: str) -> Finding:
+    """The sampler that the script has made for the data of a loader, given to it."""
+    call, source = loader.node, loader.source
+    edits: list[Edit] = [SetArgument(call, "sampler", sampler, 3)]
+    shuffle = argument(call, "shuffle", 2)
+    if shuffle is not None:
+        edits.insert(0, _without_shuffle(source, call, shuffle, loader.switch))
+    message = f"all ranks go over all of the data: {sampler} shares it out, and is given to no loader"
+    return Finding(source, call, message, Fix(planned(source, *edits)))
 
 
 def _unwritten(loader: Loader, script: TrainingScript) -> str | None:

@@ -353,7 +353,12 @@ class Ranks:
             return False
         left = without_reduced(sorted(value.operations, key=lambda op: op.number))
         lying = {type(self.placements.of.get(each)) for each in left if not self.placements.begins(each)}
-        return Replicate in lying and bool(lying & {Partial, Shard})
+        whole = Replicate in lying or any(map(self._is_scaled, left)) and not all(map(self._is_scaled, left))
+        return whole and bool(lying & {Partial, Shard})
+
+    def _is_scaled(self, operation: Operation) -> bool:
+        """Whether it is as many times what a rank has as there are ranks: `n * world_size`"""
+        return operation.name == SCALED and any(map(self.counts, held(joined(operation.operands))))
 
     def _is_sure(self, operation: Operation) -> bool:
         """Whether it is a rank's own in whichever context it is computed, and nobody has scaled it to all ranks."""
@@ -366,9 +371,7 @@ class Ranks:
                 lying == {Replicate} and one in self.program.cyclic
             ):  # it is added up as often as a rank has samples, as far as that is understood
                 return False
-            if one.name in GRADIENTS or any(map(self._is_either, one.operands)):
-                return False
-            if one.name == SCALED and any(map(self.counts, held(joined(one.operands)))):
+            if one.name in GRADIENTS or self._is_scaled(one) or any(map(self._is_either, one.operands)):
                 return False
             fresh = given - seen
             seen |= fresh

@@ -247,6 +247,27 @@ RIGHT = {
         "if writer is not None:",
         "    writer.add_scalar('val', validate(whole_loader)[0], epoch)",
     ],
+    "scaled where it is shared": [
+        "for over in (val_loader, whole_loader):",
+        "    count = 0",
+        "    for x, y in over:",
+        "        count += len(x)",
+        "    seen = count * world_size if isinstance(over.sampler, DistributedSampler) else count",
+        "    if rank == 0:",
+        "        print(seen)",
+    ],
+    "scaled by a branch": [
+        "def report(over):",
+        "    count = 0",
+        "    for x, y in over:",
+        "        count += len(x)",
+        "    if over is val_loader:",
+        "        count = count * world_size",
+        "    if rank == 0:",
+        "        print(count)",
+        "report(val_loader)",
+        "report(whole_loader)",
+    ],
     "seeded apart for noise": ["torch.manual_seed(epoch * world_size + rank)"],
 }
 WRONG = {
@@ -259,6 +280,18 @@ WRONG = {
         ["def report(acc):", "    if is_main():", "        print('accuracy', acc)", "report(validate(val_loader)[1])"],
         "AD610",
         -2,
+    ),
+    "scaled by something else": (
+        [
+            "count = 0",
+            "for x, y in val_loader:",
+            "    count += len(x)",
+            "shown = count * 100 if epoch else count",
+            "if rank == 0:",
+            "    print(shown)",
+        ],
+        "AD610",
+        -1,
     ),
     "logged": (["import logging", "logging.info('loss %.3f', validate(val_loader)[0])"], "AD610", -1),
     "to a tracker": (
