@@ -26,8 +26,6 @@ from autodist.source import Source
 
 PREEMPTION = "AD311"
 """The rule that is asked of conversions, where `--on-preempt` is given."""
-SETTLED = frozenset(["AD201", "AD202", "AD205", "AD301"])
-"""Rules for conversion whose findings a script that distributes itself may have seen to in a way of its own."""
 
 
 class InternalError(AutodistError):
@@ -105,16 +103,21 @@ def unchanged(project: Project, diagnostics: tuple[Diagnostic, ...]) -> Result:
 @deep
 def faults(project: Project, config: Config) -> tuple[Diagnostic, ...]:
     """What the rules say of a project as it stands: of a script that joins its processes itself, nothing of how it
-    would be started or wrapped otherwise."""
+    would be converted."""
     found = diagnose(project, config)
     if not any("init_process_group" in source.text for source in project.sources):
         return found
-    codes = {each.code for each in found}
-    if codes & SETTLED:
-        settled = {*ranks.settled(project, catalog.load(config.catalog, config.operations))}
-        found = tuple(each for each in found if (each.code, each.source, each.line) not in settled)
-    left_out = {"AD103", "AD104", "AD405"} | ({"AD401", "AD402"} if "AD104" in codes else set())
-    return tuple(each for each in found if each.code not in left_out)
+    own = {each.code for each in registry.selected(config) if each.of_ranks}
+    if any(each.code not in own for each in found):
+        standing = ranks.standing(project, catalog.load(config.catalog, config.operations))
+        found = tuple(
+            each
+            for each in found
+            if each.code in own
+            or standing is not None
+            and standing.stands(each.code, each.source, each.line, each.column)
+        )
+    return found
 
 
 @deep

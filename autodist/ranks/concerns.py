@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from autodist.catalog import Catalog
 from autodist.project import Project
 from autodist.ranks import agreeing, given, kept, launched, shown, stepping, waiting, wrapped
 from autodist.ranks.reading import Ranks
+from autodist.ranks.standing import Standing
 from autodist.ranks.starting import Starts
 from autodist.ranks.ways import Ways
 from autodist.script import Concern
-from autodist.source import Source, all_of
 from autodist.trace import trace
 
 OF_PROGRAMS = (
@@ -44,26 +43,10 @@ def concerns(project: Project, catalog: Catalog) -> Iterator[Concern]:
         yield from found()
 
 
-def settled(project: Project, catalog: Catalog) -> Iterator[tuple[str, Source, int]]:
-    """What rules for conversion would change in a script that has seen to it itself, by code and line: data that each
-    rank cuts its share of, draws from a generator of its own, and files that only rank 0 has open."""
+def standing(project: Project, catalog: Catalog) -> Standing | None:
+    """What tells which findings of rules for conversion stand, if the script can be read rank by rank."""
     read = _read(project, catalog)
-    if read is None:
-        return
-    ranks, ways = read
-    cut = {each.owner for each in given.loaders(ranks) if ranks.is_cut(each.owner)}
-    for each in ranks.program.operations:
-        line = getattr(each.node, "lineno", 0)
-        if each.owner in cut and "__init__" in each.name:
-            yield "AD201", each.source, line
-        elif "generator" in getattr(each.owner, "roles", ()) and ranks.is_apart(each.owner):
-            yield "AD205", each.source, line
-        elif "writer" in getattr(each.owner, "roles", ()) and kept.on_one(each, ways):
-            yield "AD301", each.source, line
-    for source in project.sources:
-        for loop in all_of(source.tree, ast.For):
-            if cut & ranks.program.at(loop.iter).things:
-                yield "AD202", source, loop.lineno
+    return Standing(*read) if read is not None else None
 
 
 def _read(project: Project, catalog: Catalog) -> tuple[Ranks, Ways] | None:

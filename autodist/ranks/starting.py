@@ -15,7 +15,7 @@ from autodist.ranks.waiting import meetings
 from autodist.ranks.ways import Way, Ways
 from autodist.rule import Severity
 from autodist.script import Concern
-from autodist.source import shortened
+from autodist.source import Source, shortened
 
 REPLACED = re.compile(r"(__?builtins?__?|builtins)\.print\s*=|redirect_stdout|sys\.stdout\s*=")
 FIRST = re.compile(r"cuda:\d+")
@@ -34,16 +34,16 @@ class Starts:
     def __init__(self, ranks: Ranks, ways: Ways) -> None:
         self._ranks, self._ways = ranks, ways
 
-    def _by_all(self, operation: Operation) -> list[Way]:
-        """The ways by which all ranks come to an operation, once they have started."""
-        found = self._ways.to(operation.node, operation.source)
+    def by_all(self, node: ast.AST, source: Source) -> list[Way]:
+        """The ways by which all ranks come to a node, once they have started."""
+        found = self._ways.to(node, source)
         if starts := self._ranks.spawns:
             found = [way for way in found if starts & {call for _, call in way.through}]
         return found
 
     def _reach(self, operation: Operation) -> bool:
         """Whether all ranks surely come to an operation, if any does."""
-        ways = self._by_all(operation)
+        ways = self.by_all(operation.node, operation.source)
         tests = [test for way in ways for test, _ in (*way.tests, *(each for part in way.left for each in part))]
         told = [{self._ways.reached(way, rank) for rank in (RANK_0, RANK_1)} for way in ways]
         return bool(told) and all(False not in each for each in told) and not any(map(self._ranks.may_part, tests))
@@ -104,7 +104,7 @@ class Starts:
         """Whether rank 0 goes first: others wait ahead of it, or it is done in a block that sees to it."""
         source = operation.source
         blocks = [each for each in source.ancestors(operation.node) if isinstance(each, (ast.With, ast.AsyncWith))]
-        for way in self._by_all(operation):
+        for way in self.by_all(operation.node, operation.source):
             for outer, call in way.through:
                 blocks += [each for each in outer.ancestors(call) if isinstance(each, (ast.With, ast.AsyncWith))]
         if blocks:
@@ -162,7 +162,7 @@ class Starts:
 
     def _is_certain(self, operation: Operation) -> bool:
         """Whether it hangs on nothing but there being a GPU."""
-        ways = self._by_all(operation)
+        ways = self.by_all(operation.node, operation.source)
         tests = (test for way in ways for test, _ in way.tests if self._ranks.holds(test, RANK_0) is None)
         return all("cuda" in ast.unparse(test) for test in tests)
 
