@@ -27,6 +27,9 @@ from autodist.source import Source
 PREEMPTION = "AD311"
 """The rule that is asked of conversions, where `--on-preempt` is given."""
 
+OWNED = "AD903"
+LAUNCHED = ("deepspeed.initialize", "Accelerator(", "Fabric(")
+
 
 class InternalError(AutodistError):
     """A defect of autodist, met while it worked on a script."""
@@ -106,7 +109,7 @@ def faults(project: Project, config: Config) -> tuple[Diagnostic, ...]:
     would be converted."""
     found = diagnose(project, config)
     if not any("init_process_group" in source.text for source in project.sources):
-        return found
+        return tuple(each for each in found if each.code != OWNED or not any(map(_is_launched, project.sources)))
     own = {each.code for each in registry.selected(config) if each.of_ranks}
     if any(each.code not in own for each in found):
         standing = ranks.standing(project, catalog.load(config.catalog, config.operations))
@@ -118,6 +121,11 @@ def faults(project: Project, config: Config) -> tuple[Diagnostic, ...]:
             and standing.stands(each.code, each.source, each.line, each.column)
         )
     return found
+
+
+def _is_launched(source: Source) -> bool:
+    """Whether what starts the script makes it train on several ranks, by a framework."""
+    return any(each in source.text for each in LAUNCHED)
 
 
 @deep

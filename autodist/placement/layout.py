@@ -24,9 +24,9 @@ def permute(call: Call) -> Placement:
 
 def transpose(call: Call) -> Placement:
     """Two axes exchanged; all of them in another order, where they are named as NumPy does: `x.transpose(1, 0, 2)`."""
-    if len(call.named()) > 2:
-        return permute(call)
     shard, axes = call.first.shard, call.first.axes
+    if len(call.named()) not in (0, 2):
+        return permute(call)
     one, other = (each % axes for each in call.named() or (call.number("first") or 0, call.number("second") or 0))
     return call.first.placement if shard is None else Shard({one: other, other: one}.get(shard, shard))
 

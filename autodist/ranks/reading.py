@@ -354,6 +354,8 @@ class Ranks:
         left = without_reduced(sorted(value.operations, key=lambda op: op.number))
         lying = {type(self.placements.of.get(each)) for each in left if not self.placements.begins(each)}
         whole = Replicate in lying or any(map(self._is_scaled, left)) and not all(map(self._is_scaled, left))
+        if PerRank in lying and any(self.is_reduced(each) for each in left):
+            return Replicate in lying
         return whole and bool(lying & {Partial, Shard})
 
     def _is_scaled(self, operation: Operation) -> bool:

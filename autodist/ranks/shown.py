@@ -18,7 +18,8 @@ from autodist.solve.demands import Demand, demands
 from autodist.source import all_of, shortened
 
 BY_RANK = re.compile(r"rank|gpu|device|proc", re.IGNORECASE)
-LOGGING = frozenset("info debug warning log add_scalar add_scalars log_metrics log_metric report".split())
+LOGGING = frozenset("info debug log add_scalar add_scalars log_metrics log_metric report".split())
+WARNINGS = ("warning", "warn", "error", "exception")
 PROGRESS = frozenset("print log write tracker handed".split())
 KINDS = {"schedule": "decides over the learning rate", "save": "is saved", "test": "decides what is saved"}
 
@@ -42,6 +43,8 @@ def concerns(ranks: Ranks, ways: Ways) -> Iterator[Concern]:
 
 def _is_shown(demand: Demand, ranks: Ranks) -> bool:
     operation = demand.operation
+    if operation.name.rpartition(".")[2] in WARNINGS:  # something is amiss on this rank
+        return False
     if demand.kind == "handed":
         return operation.name.rpartition(".")[2] in LOGGING
     if demand.kind == "test":

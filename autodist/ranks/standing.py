@@ -11,8 +11,9 @@ from autodist.placement import Replicate
 from autodist.program import Operation, Value, held
 from autodist.ranks import given, kept
 from autodist.ranks.reading import RANK_0, RANK_1, Ranks
+from autodist.ranks.shown import BY_RANK
 from autodist.ranks.starting import Starts
-from autodist.ranks.ways import Ways
+from autodist.ranks.ways import Way, Ways
 from autodist.source import Source, walk
 
 FAULTS = frozenset("AD201 AD202 AD205 AD301 AD305 AD306 AD307 AD608 AD703".split())
@@ -37,17 +38,39 @@ class Standing:
             return False
         if code not in BY_ALL:
             return code in FAULTS
-        nodes = [each for each in self._at.get((source, line), ()) if each.col_offset + 1 == column]
-        return any(self._by_all(each, source) and not self._own_place(each) for each in nodes)
+        nodes = self._at.get((source, line, column), ())
+        return bool(nodes) and all(self._by_all(each, source) and not self._own_place(each) for each in nodes)
 
     def _by_all(self, node: ast.AST, source: Source) -> bool:
         """Whether all ranks come to a node, and nothing that is not followed on the way may ask which rank it is."""
-        ways = self._starts.by_all(node, source)
+        ways = self._ways.to(node, source) if self._is_imported(node, source) else self._starts.by_all(node, source)
+        if not all(self._is_called(way, node, source) for way in ways) or self._is_of_one(node, source):
+            return False
         if not ways or any(self._ways.reached(way, rank) is False for way in ways for rank in (RANK_0, RANK_1)):
             return False
         tests = [test for way in ways for test, _ in (*way.tests, *(each for part in way.left for each in part))]
         unknown = (test for test in tests if self._ranks.holds(test, RANK_0) is None)
         return not any(RANK.search(ast.unparse(each)) for each in unknown)
+
+    def _is_imported(self, node: ast.AST, source: Source) -> bool:
+        """Whether it stands where a process that is started runs it as it imports the script."""
+        spawning = self._ranks.spawns and any("spawn(" in each.text for each in self._ranks.sources)
+        tests = (test for way in self._ways.to(node, source) for test, _ in way.tests)
+        return bool(spawning) and source.function(node) is None and not any("__name__" in ast.unparse(t) for t in tests)
+
+    def _is_of_one(self, node: ast.AST, source: Source) -> bool:
+        """Whether it is part of objects that only one rank makes: `Log(...) if rank == 0 else None`"""
+        classes = (each for each in source.ancestors(node) if isinstance(each, ast.ClassDef))
+        parts = (part for each in classes for part in each.body if isinstance(part, ast.FunctionDef))
+        begins = [each for each in parts if each.name == "__init__"]
+        ways = [way for each in begins for way in self._ways.to(each.body[0], source)]
+        return any(self._ways.reached(way, rank) is False for way in ways for rank in (RANK_0, RANK_1))
+
+    @staticmethod
+    def _is_called(way: Way, node: ast.AST, source: Source) -> bool:
+        """Whether a way begins where the script does."""
+        first = way.through[0] if way.through else (source, node)
+        return first[0].function(first[1]) is None
 
     def _own_place(self, node: ast.AST) -> bool:
         """Whether a call writes to or reads from a place that is not surely that of all ranks."""
@@ -56,7 +79,8 @@ class Standing:
         given_ = [*node.args, *(each.value for each in node.keywords if each.arg != "mode")]
         short = getattr(node.func, "attr", getattr(node.func, "id", ""))
         places = given_[1:] if short in PLACES and len(given_) > 1 else given_[:1]
-        if any("devnull" in ast.unparse(each) for each in places):
+        named = (each.value for each in node.keywords)
+        if any("devnull" in ast.unparse(each) for each in places) or any(BY_RANK.search(ast.unparse(x)) for x in named):
             return True
         made = [op for each in places for op in held(self._ranks.program.at(each))]
         return not all(map(self._is_of_all, self._ranks.before(made)))
@@ -68,12 +92,15 @@ class Standing:
         return told[0] == told[1] and (lying is None or isinstance(lying, Replicate))
 
     @cached_property
-    def _at(self) -> dict[tuple[Source, int], list[ast.expr]]:
-        found: dict[tuple[Source, int], list[ast.expr]] = {}
+    def _at(self) -> dict[tuple[Source, int, int], list[ast.Call]]:
+        """The calls at each place, and what `with` opens there."""
+        found: dict[tuple[Source, int, int], list[ast.Call]] = {}
         for source in self._ranks.sources:
             for node in walk(source.tree):
-                if isinstance(node, ast.Call):
-                    found.setdefault((source, node.lineno), []).append(node)
+                call = node.items[0].context_expr if isinstance(node, ast.With) else node
+                if isinstance(call, ast.Call):
+                    place = source, getattr(node, "lineno", 0), getattr(node, "col_offset", 0) + 1
+                    found.setdefault(place, []).append(call)
         return found
 
     @cached_property

@@ -12,12 +12,12 @@ from autodist.ranks.given import loaders
 from autodist.ranks.reading import RANK_0, RANK_1, WRAPPERS, Ranks, contained, picked
 from autodist.ranks.shown import BY_RANK
 from autodist.ranks.waiting import meetings
-from autodist.ranks.ways import Way, Ways
+from autodist.ranks.ways import Way, Ways, fails
 from autodist.rule import Severity
 from autodist.script import Concern
-from autodist.source import Source, shortened
+from autodist.source import Source, all_of, shortened
 
-REPLACED = re.compile(r"(__?builtins?__?|builtins)\.print\s*=|redirect_stdout|sys\.stdout\s*=")
+REPLACED = re.compile(r"(__?builtins?__?|builtins)\.print\s*=|redirect_stdout|sys\.stdout\s*=|Popen\(.*\bstdout\s*=")
 FIRST = re.compile(r"cuda:\d+")
 PLACED = re.compile(r"set_device|torch\.cuda\.device\(|set_default_device|device_mesh")
 SPLITS = ("torch.utils.data.random_split", "sklearn.model_selection.train_test_split")
@@ -46,7 +46,14 @@ class Starts:
         ways = self.by_all(operation.node, operation.source)
         tests = [test for way in ways for test, _ in (*way.tests, *(each for part in way.left for each in part))]
         told = [{self._ways.reached(way, rank) for rank in (RANK_0, RANK_1)} for way in ways]
+        if any(map(self._is_answer, tests)):
+            return False
         return bool(told) and all(False not in each for each in told) and not any(map(self._ranks.may_part, tests))
+
+    def _is_answer(self, test: ast.expr) -> bool:
+        """Whether a condition is decided by what a person answers, whom only one process can ask."""
+        made = (op for each in all_of(test, ast.expr) for op in self._ranks.program.at(each).operations)
+        return any(each.name == "builtins.input" for each in self._ranks.before(made))
 
     def prints(self) -> Iterator[Concern]:
         """What all ranks print that is the same, or should be."""
@@ -58,7 +65,9 @@ class Starts:
             operation = effect.operation
             results = operation.number > first and any(op for value in operation.operands for op in held(value))
             in_loop = bool(self._ranks.loops(operation.region)) or results
-            if not trained or not in_loop or not operation.inputs or self._is_said(operation) or self._fails(operation):
+            if not trained or not in_loop or self._is_empty(operation) or self._is_said(operation):
+                continue
+            if self._fails(operation):
                 continue
             if operation.name != "builtins.print" or not self._reach(operation):
                 continue
@@ -78,7 +87,16 @@ class Starts:
     def _fails(self, operation: Operation) -> bool:
         """Whether it is said because something has failed, or to a file of its own."""
         handlers = (each for each in operation.source.ancestors(operation.node) if isinstance(each, ast.ExceptHandler))
-        return "file" in operation.keywords or next(handlers, None) is not None
+        failed = next(handlers, None) is not None or fails(operation.node, operation.source)
+        return failed or "file" in operation.keywords or "submitit" in operation.source.text
+
+    @staticmethod
+    def _is_empty(operation: Operation) -> bool:
+        """Whether it prints no more than empty lines."""
+        told = [value.constant for value in operation.inputs if not value.operations and not value.things]
+        return len(told) == len(operation.inputs) and not any(
+            each if not isinstance(each, str) else each.strip() for each in told
+        )
 
     def downloads(self) -> Iterator[Concern]:
         """Downloads that all ranks begin at once."""
@@ -174,6 +192,8 @@ class Starts:
         steps = self._ranks.step_loops
         told = set[str]()
         for operation in self._ranks.program.operations:
+            if _is_of_sample(operation):
+                continue
             for library, names in SEEDED.items():
                 if operation.name in names or self._seeds_all(operation):
                     seeded.add(library)
@@ -247,3 +267,8 @@ class Starts:
                     seen.add(user)
                     pending.append(user)
         return False
+
+
+def _is_of_sample(operation: Operation) -> bool:
+    """Whether it is done for each sample that is asked for, as augmentations are."""
+    return any(getattr(each.function, "name", "") == "__getitem__" for each in operation.region.around())

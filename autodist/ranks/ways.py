@@ -138,9 +138,24 @@ def _leaving(statements: list[ast.stmt]) -> Iterator[tuple[list[Test], ast.stmt]
             yield [], each
 
 
-def _exits(statement: ast.stmt) -> bool:
+def _exits(statement: ast.stmt, well: bool = True) -> bool:
+    """Whether a program ends here, and ``well``: after a failure, launchers end the other ranks."""
     call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and ast.unparse(call.func) in ("sys.exit", "exit", "quit")
+    if not isinstance(call, ast.Call) or ast.unparse(call.func) not in ("sys.exit", "exit", "quit"):
+        return False
+    status = call.args[0] if call.args else None
+    return (status is None or isinstance(status, ast.Constant) and not status.value) is well
+
+
+def fails(node: ast.AST, source: Source) -> bool:
+    """Whether the block that a node stands in ends in a failure of the program."""
+    statement = source.statement(node)
+    for block in ("body", "orelse", "finalbody"):
+        statements = getattr(source.parents.get(statement), block, None)
+        if isinstance(statements, list) and statement in statements:
+            last = statements[-1]
+            return isinstance(last, ast.Raise) or isinstance(last, ast.stmt) and _exits(last, well=False)
+    return False
 
 
 def assigned_under(name: ast.Name | ast.Attribute, source: Source) -> Iterator[ast.expr]:

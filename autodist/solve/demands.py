@@ -70,10 +70,15 @@ def _is_setting(operation: Operation) -> bool:
 
 
 def _is_of_groups(operation: Operation) -> bool:
-    if operation.name.endswith(".param_groups"):
-        return True
-    inner = operation.inputs[0].operations if operation.name in ("iterate", "getitem") else ()
-    return any(map(_is_of_groups, inner))
+    pending, seen = [operation], set[Operation]()
+    while pending:
+        each = pending.pop()
+        if each.name.endswith(".param_groups"):
+            return True
+        if each.name in ("iterate", "getitem") and each not in seen:  # what loops hand on may be of itself
+            seen.add(each)
+            pending += each.inputs[0].operations
+    return False
 
 
 def _is_last_alone(operation: Operation, program: Program, alone: Alone) -> bool:
