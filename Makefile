@@ -6,6 +6,7 @@
 # make endings  do converted scripts end with 0, 1,000 times on 2 ranks?
 # make cluster  two nodes and a Slurm on this machine: wants root, iproute2 and Debian's slurm-wlm
 # make check-faults  does check find faults in scripts that distribute themselves, by reading? (benchmarks/check_faults.md)
+# make check-repositories [CHECKOUTS=folder]  what check says of public repositories that distribute themselves
 # make overhead  what its probes cost              make combinations  convert and verify scripts put together at random
 # make bench-editor  how soon findings stand in the editor
 # make bench  speed against other tools             make robustness   convert every Python file there is
@@ -24,7 +25,7 @@ INSTALLED = $(VENV)/installed
 
 DDP_BENCH_PEERS = $(VENV)/ddp_bench
 
-.PHONY: bench-editor check-faults test black ruff mypy demo docs goldens fixtures rule bench bench-convert ddp-bench plan-validation faults alarms endings cluster overhead combinations robustness clean pictures site release-check matrix
+.PHONY: bench-editor check-faults check-repositories test black ruff mypy demo docs goldens fixtures rule bench bench-convert ddp-bench plan-validation faults alarms endings cluster overhead combinations robustness clean pictures site release-check matrix
 .DEFAULT_GOAL := test
 
 test: $(INSTALLED)
@@ -75,6 +76,9 @@ rule: $(INSTALLED)
 
 check-faults: $(INSTALLED)
 	@$(BIN)/python -m benchmarks.check_faults
+
+check-repositories: $(INSTALLED)
+	@$(BIN)/python -m benchmarks.check_repositories $(if $(CHECKOUTS),--checkouts "$(CHECKOUTS)")
 
 bench: $(INSTALLED)
 	@test -x $(VENV)/peers/bin/torchfix || $(PYTHON) -m venv $(VENV)/peers

@@ -11,10 +11,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from autodist import registry
 from autodist.config import Config
 from autodist.convert import faults
 from autodist.project import Project
@@ -257,13 +258,17 @@ def is_found(fault: Fault, said: Sequence[Diagnostic]) -> bool:
     return any(each.code == fault.code and (not lines or each.line in lines) for each in said)
 
 
-def found_in(files: Mapping[str, str]) -> list[tuple[str, str, int]]:
-    """What check says of a script of several files, the entry first: codes with files and lines."""
+def found_in(files: Mapping[str, str], asked: Iterable[str] = ()) -> list[tuple[str, str, int]]:
+    """What check says of a script of several files, the entry first: codes with files and lines. Rules that speak only
+    when they are asked for are, if they are among those ``asked``."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder).resolve()
         for name, text in files.items():
             (place / name).write_text(text, encoding="utf-8")
-        said = faults(Project.load(place / next(iter(files))), Config())
+        project = Project.load(place / next(iter(files)))
+        said = faults(project, Config())
+        for code in asked:
+            said += faults(project, Config(select=(code,))) if registry.load()[code].on_request else ()
         return [(each.code, each.source.path.name, each.line) for each in said]
 
 
@@ -290,7 +295,7 @@ def _generated() -> Iterator[tuple[bool, str, str]]:
         told = found_in(texts(name))
         yield not told, "right", f"| right | {name} | {_told(told)} | |"
     for fault in seeded():
-        told = found_in(fault.files)
+        told = found_in(fault.files, fault.codes)
         wanted = " ".join(sorted(fault.codes))
         row = f"| {fault.kind} | {fault.script}, {fault.file}:{fault.at} | {_told(told)} | {wanted} |"
         yield is_named(fault, told), fault.kind, row

@@ -335,9 +335,11 @@ def _find(root: Path, name: str) -> Path | None:
 def _is_opaque(root: Path, name: str) -> bool:
     """Whether a local module is there without source: a folder, or compiled."""
     base = root.joinpath(*name.split("."))
-    return base.exists() or any(
-        each.suffix in (".so", ".pyd", ".pyi", ".pyx") for each in base.parent.glob(base.name + ".*")
-    )
+    beside = [
+        *base.parent.glob(base.name + ".*"),
+        *base.parent.parent.glob(base.name + ".pyx"),
+    ]  # built a folder deeper
+    return base.exists() or any(each.suffix in (".so", ".pyd", ".pyi", ".pyx") for each in beside)
 
 
 def _imported(source: Source, package: str) -> Iterator[tuple[str, int, bool]]:

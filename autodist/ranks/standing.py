@@ -46,11 +46,19 @@ class Standing:
         ways = self._ways.to(node, source) if self._is_imported(node, source) else self._starts.by_all(node, source)
         if not all(self._is_called(way, node, source) for way in ways) or self._is_of_one(node, source):
             return False
-        if not ways or any(self._ways.reached(way, rank) is False for way in ways for rank in (RANK_0, RANK_1)):
+        if not ways or any(self._is_shut(way, rank) for way in ways for rank in (RANK_0, RANK_1)):
             return False
         tests = [test for way in ways for test, _ in (*way.tests, *(each for part in way.left for each in part))]
         unknown = (test for test in tests if self._ranks.holds(test, RANK_0) is None)
         return not any(RANK.search(ast.unparse(each)) for each in unknown)
+
+    def _is_shut(self, way: Way, rank: int) -> bool:
+        """Whether a rank does not go a way, other than by what the script itself sets, `resume = False`."""
+        shut = [test for test, wanted in way.tests if self._ranks.holds(test, rank) is (not wanted)]
+        if shut:
+            known = (self._ranks.program.at(each) for each in shut)
+            return any(each.operations or not each.constants for each in known)
+        return self._ways.reached(way, rank) is False
 
     def _is_imported(self, node: ast.AST, source: Source) -> bool:
         """Whether it stands where a process that is started runs it as it imports the script."""
@@ -72,12 +80,12 @@ class Standing:
         first = way.through[0] if way.through else (source, node)
         return first[0].function(first[1]) is None
 
-    def _own_place(self, node: ast.AST) -> bool:
+    def _own_place(self, node: ast.Call) -> bool:
         """Whether a call writes to or reads from a place that is not surely that of all ranks."""
-        if not isinstance(node, ast.Call):
-            return True
         given_ = [*node.args, *(each.value for each in node.keywords if each.arg != "mode")]
         short = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if short in ("info", "debug", "log"):  # to a file that was opened elsewhere
+            return True
         places = given_[1:] if short in PLACES and len(given_) > 1 else given_[:1]
         named = (each.value for each in node.keywords)
         if any("devnull" in ast.unparse(each) for each in places) or any(BY_RANK.search(ast.unparse(x)) for x in named):

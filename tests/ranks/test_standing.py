@@ -81,6 +81,11 @@ RIGHT = {
         "Table(name).add(str(epoch))",
     ],
     "named after a sample": ["for each in x:", "    open(str(int(each.sum())), 'w').write('seen')"],
+    "logged to a file of its own": [
+        "import logging",
+        "logging.getLogger().addHandler(logging.FileHandler(f'rank{dist.get_rank()}.log'))",
+        "logging.getLogger().info(yaml.dump({'epoch': epoch}))",
+    ],
     "thrown away": ["with open(os.devnull, 'w') as nothing:", "    nothing.write('x')"],
     "a condition that is not followed": [
         "import settings",
