@@ -27,6 +27,8 @@ from autodist.source import Source
 PREEMPTION = "AD311"
 """The rule that is asked of conversions, where `--on-preempt` is given."""
 
+JOINING = ("init_process_group", "init_device_mesh")
+"""What a script that distributes itself joins the other processes by."""
 OWNED = "AD903"
 LAUNCHED = ("deepspeed.initialize", "Accelerator(", "Fabric(")
 
@@ -108,7 +110,7 @@ def faults(project: Project, config: Config) -> tuple[Diagnostic, ...]:
     """What the rules say of a project as it stands: of a script that joins its processes itself, nothing of how it
     would be converted."""
     found = diagnose(project, config)
-    if not any("init_process_group" in source.text for source in project.sources):
+    if not any(each in source.text for source in project.sources for each in JOINING):
         return tuple(each for each in found if each.code != OWNED or not any(map(_is_launched, project.sources)))
     own = {each.code for each in registry.selected(config) if each.of_ranks}
     if any(each.code not in own for each in found):
