@@ -76,11 +76,16 @@ def main(words: Sequence[str] | None = None) -> int:
         linters["TorchFix"] = linter(str(given.peers / "torchfix"), "--select", "ALL")
     found: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in linters}
     kinds = Counter[tuple[str, str]]()
+    known: dict[object, Counter[str]] = {}
+    """What is said of the right scripts."""
     for origin, kind, right, wrong in pairs():
         if given.of in (None, origin):
             kinds[origin, kind] += 1
             for name, said in linters.items():
-                found[name][origin, kind] += bool(_said(said, wrong) - _said(said, right))
+                key = name, *sorted(right.items())
+                if key not in known:
+                    known[key] = _said(said, right)
+                found[name][origin, kind] += bool(_said(said, wrong) - known[key])
     for origin in dict.fromkeys(each for each, _ in kinds):
         print(f"\n| fault ({origin}) | number | {' | '.join(linters)} |\n|---|---|{'---|' * len(linters)}")
         for key, number in kinds.items():
