@@ -132,6 +132,6 @@ class Standing:
                 alone[each.owner] = alone.get(each.owner, False) or each.name.endswith(".__init__")
                 yield "AD301", each.source, line
         for source in self._ranks.sources:
-            for loop in (each for each in walk(source.tree) if isinstance(each, ast.For)):
-                if cut & self._ranks.program.at(loop.iter).things:
+            for loop in (one for one in walk(source.tree) if isinstance(one, (ast.For, ast.YieldFrom))):
+                if cut & self._ranks.program.at(loop.iter if isinstance(loop, ast.For) else loop.value).things:
                     yield "AD202", source, loop.lineno

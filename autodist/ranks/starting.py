@@ -18,6 +18,7 @@ from autodist.script import Concern
 from autodist.source import Source, all_of, shortened
 
 REPLACED = re.compile(r"(__?builtins?__?|builtins)\.print\s*=|redirect_stdout|sys\.stdout\s*=|Popen\(.*\bstdout\s*=")
+AMISS = re.compile(r"\W*(warn|error)", re.IGNORECASE)
 FIRST = re.compile(r"cuda:\d+")
 PLACED = re.compile(r"set_device|torch\.cuda\.device\(|set_default_device|device_mesh")
 SPLITS = ("torch.utils.data.random_split", "sklearn.model_selection.train_test_split")
@@ -88,6 +89,7 @@ class Starts:
         """Whether it is said because something has failed, or to a file of its own."""
         handlers = (each for each in operation.source.ancestors(operation.node) if isinstance(each, ast.ExceptHandler))
         failed = next(handlers, None) is not None or fails(operation.node, operation.source)
+        failed |= any(isinstance(each.constant, str) and AMISS.match(each.constant) for each in operation.inputs[:1])
         return failed or "file" in operation.keywords or "submitit" in operation.source.text
 
     @staticmethod

@@ -419,6 +419,6 @@ def is_module(one: Object) -> bool:
 
 
 def is_class_like(name: str) -> bool:
-    """Whether a name of a library is that of a class: `Tokenizer`, not `tokenize`."""
+    """Whether a name of a library is that of a class: `Tokenizer`, not `tokenize`, nor `Get_rank` of MPI."""
     short = name.rpartition(".")[2]
-    return short[:1].isupper() and not short.isupper()
+    return short[:1].isupper() and not short.isupper() and not ("_" in short and short[1:].islower())

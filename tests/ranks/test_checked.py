@@ -305,6 +305,7 @@ RIGHT = {
         "    print('too many:', epoch)",
         "    exit(2)",
     ],
+    "warned of by a print": ["if epoch > 5:", "    print('WARNING: that is late', epoch)"],
     "empty lines": ["print('\\n')", "print('', ' ')"],
     "asked before it is fetched": [
         "import urllib.request",

@@ -92,6 +92,11 @@ RIGHT = {
         "if settings.is_master():",
         "    torch.save(model.module.state_dict(), 'm.pt')",
     ],
+    "told by MPI": [
+        "from mpi4py import MPI",
+        "if MPI.COMM_WORLD.Get_rank() == 0:",
+        "    torch.save(model.module.state_dict(), 'm.pt')",
+    ],
     "handed on by what is not followed": [
         "log = Log(Table('log.txt') if dist.get_rank() == 0 else None)",
         "log.add(str(epoch))",
