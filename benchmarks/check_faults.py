@@ -268,7 +268,8 @@ def found_in(files: Mapping[str, str], asked: Iterable[str] = ()) -> list[tuple[
         project = Project.load(place / next(iter(files)))
         said = faults(project, Config())
         for code in asked:
-            said += faults(project, Config(select=(code,))) if registry.load()[code].on_request else ()
+            if code in registry.load() and registry.load()[code].on_request:
+                said += faults(project, Config(select=(code,)))
         return [(each.code, each.source.path.name, each.line) for each in said]
 
 
