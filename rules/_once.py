@@ -67,17 +67,59 @@ def _places(group: list[Reduction]) -> Iterator[tuple[ast.expr, ast.stmt]]:
         left = [each for each in others if each not in together]
 
 
+def place_of_all(reads: Sequence[ast.Name], source: Source) -> ast.stmt | None:
+    """The statement ahead of which what some reads of a name need can be bound for all of them, and for all rounds of
+    the loops that they stand in."""
+    found: ast.stmt | None = None
+    for each in source.ancestors(reads[0]):
+        if isinstance(each, DEFERRED) or found is not None and not isinstance(each, (ast.For, ast.While)):
+            break
+        if isinstance(each, ast.stmt):
+            if _hold_below(each, reads, source):
+                found = each
+            elif found is not None:
+                break
+    return found if found is not None and _stands_alone(found, source) else None
+
+
+def _hold_below(start: ast.stmt, reads: Sequence[ast.Name], source: Source) -> bool:
+    """Whether all reads stand in a statement or below it in its block, and nothing changes what the name is before."""
+    block = source.block(start)
+    below = block[block.index(start) :]
+    at = [next((n for n, one in enumerate(below) if one in source.ancestors(read)), -1) for read in reads]
+    ahead, last = below[: max(at)], below[max(at)]
+    ahead += [] if isinstance(last, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return)) else [last]
+    return -1 not in at and not any(_changes(node, {reads[0].id}) for one in ahead for node in walk(one))
+
+
+def is_read_again(read: ast.Name, place: ast.stmt, source: Source) -> bool:
+    """Whether a loop at or below a statement comes to a read in each of its rounds."""
+    around = [*source.ancestors(read)]
+    inner = around[: around.index(place) + 1]
+    return any(
+        isinstance(each, (ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp))
+        or isinstance(each, ast.For)
+        and not any(read is node for node in walk(each.iter))
+        for each in inner
+    )
+
+
 def _can_precede(place: ast.stmt, first: Reduction, source: Source) -> bool:
     """Whether a line can stand ahead of a statement that always comes to the value."""
-    parent = source.parents[place]
-    is_elif = isinstance(place, ast.If) and isinstance(parent, ast.If) and place in parent.orelse
-    alone = not source.line(place.lineno)[: place.col_offset].strip() and not is_elif
+    alone = _stands_alone(place, source)
     around: list[ast.AST] = []
     for each in source.ancestors(first.node):
         if each is place:
             break
         around.append(each)
     return alone and not isinstance(place, ast.While) and not any(isinstance(each, AT_TIMES) for each in around)
+
+
+def _stands_alone(place: ast.stmt, source: Source) -> bool:
+    """Whether a line can stand ahead of a statement: not of an `elif`, or behind a semicolon."""
+    parent = source.parents[place]
+    is_elif = isinstance(place, ast.If) and isinstance(parent, ast.If) and place in parent.orelse
+    return not source.line(place.lineno)[: place.col_offset].strip() and not is_elif
 
 
 def _holds_on(place: ast.stmt, other: Reduction) -> bool:

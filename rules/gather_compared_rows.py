@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from autodist.edits import InsertBefore, WrapExpr
+from autodist.edits import Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Reduction, TrainingScript
 from autodist.source import Source, last_name, shortened
@@ -11,7 +12,8 @@ from autodist.spread import Spread
 
 from ._collectives import GATHER, GATHER_IN_TRAINING, GATHER_TOGETHER
 from ._examples import PLAIN
-from ._preamble import counted_on_all_ranks, defined, dist, imported, planned
+from ._once import is_read_again, place_of_all
+from ._preamble import counted_on_all_ranks, defined, dist, free_name, imported, planned
 
 SCRIPT = PLAIN.replace(
     "    loss = nn.functional.mse_loss(model(x), y)",
@@ -39,9 +41,9 @@ EXAMPLES = [
     Example(
         before=SCRIPT.format(out="model(x) + model(y)", rows="model(x)", columns="out", labels="y.long()[:, 0]"),
         after=_gathered(
-            "RowsOfAllRanks.apply(model(x) + model(y))",
+            "model(x) + model(y)",
             "RowsOfAllRanks.apply(model(x))",
-            "out",
+            "RowsOfAllRanks.apply(out)",
             "RowsOfAllRanks.apply(y.long()[:, 0])",
         ),
     ),
@@ -71,9 +73,12 @@ def gather_compared_rows(script: TrainingScript, context: Context) -> Iterator[F
     if not script.trains:
         return
     gather = GATHER_TOGETHER if any(each.together for each in script.gathered) else GATHER
-    hoisted = {read: reads for reads in _read_again(script.gathered) for read in reads}
+    found = [*_read_again(script.gathered)]
+    hoisted = {read: once for once in found for read in once.reads}
+    counted = {node for once in found for node in once.counted}
     for each in script.gathered:
-        if each.node in hoisted and each.node is not hoisted[each.node][0]:
+        once = hoisted.get(each.node) if isinstance(each.node, ast.Name) else None
+        if once is not None and each.node is not once.reads[0] or each.node in counted:
             continue
         code = shortened(each.source.code(each.node))
         if each.spread is Spread.COUNT:
@@ -87,35 +92,64 @@ def gather_compared_rows(script: TrainingScript, context: Context) -> Iterator[F
         whole = "RowsOfAllRanks.apply({})" if each.switch is None else "gather_in_training({})"
         if _is_of_numpy(each, script):
             whole = whole.replace("{}", f"{torch}.as_tensor({{}})") + ".numpy()"
-        wrap: InsertBefore | WrapExpr = WrapExpr(each.node, whole)
-        if each.node in hoisted:
-            wrap = InsertBefore(each.source.statement(each.node), f"{code} = {whole.format(code)}\n", prepares=True)
+        wraps: list[Edit] = [WrapExpr(each.node, whole)]
+        if once is not None:
+            name = free_name(each.source, f"all_{code}", f"{code}_of_all_ranks") if once.are_others_left else code
+            wraps = [InsertBefore(once.place, f"{name} = {whole.format(code)}\n", prepares=True)]
+            wraps += [ReplaceExpr(read, name) for read in once.reads if once.are_others_left]
+            if once.made is not None:
+                wraps = [WrapExpr(once.made, whole)]
         message = f"the loss is computed from the {code} of all ranks"
-        edits = (*imports, *torch_import, *helper, *planned(each.source, wrap))
+        edits = (*imports, *torch_import, *helper, *planned(each.source, *wraps))
         yield Finding(each.source, each.node, message, Fix(edits))
 
 
-def _read_again(reductions: Sequence[Reduction]) -> Iterator[list[ast.Name]]:
-    """The reads of one name that are better gathered once, before the first: no later one wants this rank's rows."""
+@dataclass(frozen=True)
+class Once:
+    """The reads of one name whose rows are gathered once, ahead of a statement: by that name where no later read wants
+    this rank's rows, else by another one."""
+
+    reads: list[ast.Name]
+    place: ast.stmt
+    are_others_left: bool = False
+    made: ast.expr | None = None
+    """What the name is bound to in the same block, if nothing reads it in between."""
+    counted: tuple[ast.expr, ...] = ()
+    """What counts these rows, `len(rows)`, and counts all of them then."""
+
+
+def _read_again(reductions: Sequence[Reduction]) -> Iterator[Once]:
+    """The reads that are better gathered once, since there are several, or loops come to them again."""
     named = [each for each in reductions if isinstance(each.node, ast.Name) and each.spread is Spread.ROWS]
+    counts = [each.node for each in reductions if each.spread is Spread.COUNT]
+    counting = {name: node for node in counts for name in ast.walk(node) if isinstance(name, ast.Name)}
     groups: dict[tuple[ast.AST, str], list[Reduction]] = {}
     for each in named:
         assert isinstance(each.node, ast.Name)
         groups.setdefault((each.source.home(each.node), each.node.id), []).append(each)
     for (home, name), group in groups.items():
         reads = sorted((each.node for each in group if isinstance(each.node, ast.Name)), key=place)
-        if len(reads) < 2 or len({each.switch for each in group}) > 1:
-            continue
         source, start = group[0].source, group[0].source.statement(reads[0])
-        if {*reads} == {*_loads(start, name)} and _rebinds(start, name):
-            yield reads  # `weight = weight / weight.sum()`
+        ahead = place_of_all(reads, source) if len({each.switch for each in group}) == 1 else None
+        if ahead is None or len(reads) == 1 and not is_read_again(reads[0], ahead, source):
             continue
         uses = [n for n in ast.walk(home) if isinstance(n, ast.Name) and n.id == name]
-        later = [each for each in uses if place(each) >= place(start)]
-        block = source.block(start)
-        below = all(any(each in block for each in source.ancestors(read)) for read in reads)
-        if below and {*later} == {*reads} and _is_bound_in_turn(name, start, source):
-            yield reads
+        later = {each for each in uses if place(each) >= place(ahead)}
+        told = {each: counting[each] for each in later if each in counting}
+        rebound = {*reads} == {*_loads(start, name)} and _rebinds(start, name)  # `weight = weight / weight.sum()`
+        alone = rebound or later == {*reads, *told} and _is_bound_in_turn(name, ahead, source)
+        made = _bound_ahead(name, ahead, source) if alone and not rebound else None
+        yield Once(reads, ahead, not alone, made, tuple(told.values()) if alone and not rebound else ())
+
+
+def _bound_ahead(name: str, start: ast.stmt, source: Source) -> ast.expr | None:
+    """What a name is bound to in a line of its own above a statement, if no line between them speaks of it."""
+    block = source.block(start)
+    for each in reversed(block[: block.index(start)]):
+        if any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(each)):
+            own = isinstance(each, ast.Assign) and len(each.targets) == 1 and isinstance(each.targets[0], ast.Name)
+            return each.value if own and isinstance(each, ast.Assign) and not _loads(each, name) else None
+    return None
 
 
 def _loads(statement: ast.stmt, name: str) -> list[ast.Name]:

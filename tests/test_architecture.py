@@ -186,7 +186,7 @@ PLACEMENT = """
 
 SOLVE = """
     gradients
-    weights
+    weights | gathering
     cuts | losses | evaluation
     memories | costs | rounds
     search

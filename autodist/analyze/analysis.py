@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 from autodist import catalog, optimizers, randomness
 from autodist.analyze.assembling import assembled
@@ -21,7 +22,7 @@ from autodist.analyze.handmade import (
     through_time,
 )
 from autodist.analyze.launched import is_distributed, seeds_by_rank
-from autodist.analyze.losses import whole_losses, without_sums
+from autodist.analyze.losses import gathered_rows, whole_losses, without_sums
 from autodist.analyze.modules import uncovered
 from autodist.analyze.picked import steps_on_parts
 from autodist.analyze.reductions import losses, placed, reduced, terms
@@ -37,10 +38,14 @@ from autodist.origins import roots
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, TrainingScript, Weighed
+from autodist.solve.losses import Losses
 from autodist.source import Source, shortened
 from autodist.spread import CROSS
-from autodist.tensors import mixing, picking
+from autodist.tensors import mixing
 from autodist.values import Object
+
+Lying: TypeAlias = Callable[..., Losses] | None
+"""How losses lie before anything is weighed, joined or gathered for them."""
 
 
 def analyze(project: Project, config: Config) -> TrainingScript:
@@ -99,39 +104,74 @@ def _chosen(
     def gathering(nodes: frozenset[ast.expr], draws: frozenset[int] | None = None) -> Interpreter:
         return again(replace(known, gathered=nodes, draws=draws))
 
-    def modelled(rows: tuple[Reduction, ...]) -> tuple[TrainingScript, Interpreter]:
-        script, run = _modelled(project, config, facts, again, gathering(_nodes(rows)) if rows else first, rows)
+    def modelled(rows: tuple[Reduction, ...]) -> tuple[TrainingScript, Interpreter, Lying]:
+        start = gathering(_nodes(rows)) if rows else first
+        script, run, lying = _modelled(project, config, facts, again, start, rows)
         opaque = () if is_distributed(first) or not script.trains else map(_unfollowed, _opaque(run))
-        return replace(script, concerns=(*script.concerns, *opaque)), run
+        return replace(script, concerns=(*script.concerns, *opaque)), run, lying
 
-    paired = () if is_distributed(first) else pairing.gathered(first, gathering)
-    script, run = modelled(paired)
-    named, backward = _warned(script), run.of("backward")
-    unsettled = frozenset(event.node for event in backward if not _is_settled(event, run) or event.node in named)
-    if run is first or is_distributed(first) or not (unsettled or named):
+    script, run, lying = modelled(())
+    if run is first or is_distributed(first) or lying is None:
         return script
     planned = partial(gathering, draws=run.plan.draws)
-    bare = planned(frozenset()) if run.plan.draws else first
-    related: tuple[Reduction, ...] = ()
-    if not paired and unsettled:  # whatever else relates the samples of a batch, also of one that is made by hand
-        related = pairing.gathered(bare, planned, unsettled)
-        script = modelled(related)[0] if related else script
-    if script.trains and _warned(script):
-        concerned = unsettled | {event.node for event in backward if named & _computed_from(event, run)}
-        outputs = pairing.outputs_gathered(bare, planned, concerned)
-        other = modelled(outputs)[0] if outputs else script
-        if other.trains and len(_warned(other)) < len(_warned(script)):
-            return other
-    if related or not unsettled:
-        return script
-    pairing_losses = [event for event in run.of("backward") if event.value.spread is CROSS]
-    refused = next((in_batch_negatives(event, run) for event in pairing_losses), None)
-    return TrainingScript(project, first.values, concerns=(refused,)) if refused is not None else script
+    refused: TrainingScript | None = None
+    for assumes in (True, False):  # that what is not known computes each sample apart from the others
+        unsettled = _unsettled(script, run)
+        found = gathered_rows(run, again.program, lying(assumes=assumes), unsettled) if unsettled else []
+        if found and (rows := pairing.kept(found, first, planned)):
+            other, gathered, _ = modelled(rows)
+            refused = refused or (None if other.trains else other)
+            if other.trains >= script.trains and len(_warned(other)) <= len(_warned(script)):
+                script, run = other, gathered
+    if _unsettled(script, run):
+        other, gathered = _by_values(first, script, run, planned, lambda rows: modelled(rows)[:2])
+        refused = refused or (None if other.trains else other)
+        paired = _first_pair(run) is not None and _first_pair(gathered) is None
+        fewer = paired or len(_unsettled(other, gathered)) < len(_unsettled(script, run))
+        if other.trains >= script.trains and fewer:
+            script, run = other, gathered
+    pair = _first_pair(run)
+    refusal = TrainingScript(project, first.values, concerns=(in_batch_negatives(pair, run),)) if pair else None
+    return script if refusal is None else refused or refusal
+
+
+def _first_pair(run: Interpreter) -> Event | None:
+    """The first loss that compares the samples of a batch with each other."""
+    return next((event for event in run.of("backward") if event.value.spread is CROSS), None)
+
+
+def _by_values(
+    first: Interpreter,
+    script: TrainingScript,
+    run: Interpreter,
+    planned: Callable[[frozenset[ast.expr]], Interpreter],
+    modelled: Callable[[tuple[Reduction, ...]], tuple[TrainingScript, Interpreter]],
+) -> tuple[TrainingScript, Interpreter]:
+    """The same by what values are, where placements do not tell how losses lie: sizes of data sets are not known."""
+    bare = planned(frozenset())
+    unsettled = frozenset(_unsettled(script, run))
+    ways: list[Callable[[], tuple[Reduction, ...]]] = [
+        lambda: pairing.gathered(bare, planned),
+        lambda: pairing.gathered(bare, planned, unsettled),
+        lambda: pairing.outputs_gathered(bare, planned, unsettled),
+    ]
+    for way in ways:
+        found = way()
+        other, gathered = modelled(found) if found else (script, run)
+        if found and (not other.trains or len(_warned(other)) <= len(_warned(script))):
+            return other, gathered
+    return script, run
 
 
 def _warned(script: TrainingScript) -> set[ast.AST]:
     """What makes losses others than those of one process."""
     return {concern.node for concern in script.concerns if concern.code == "AD602"}
+
+
+def _unsettled(script: TrainingScript, run: Interpreter) -> set[ast.AST]:
+    """The backward passes of losses that are not those of one process."""
+    named, backward = _warned(script), run.of("backward")
+    return {e.node for e in backward if not pairing.is_settled(e, run) or named & _computed_from(e, run)}
 
 
 def _opaque(run: Interpreter) -> list[Event]:
@@ -156,11 +196,6 @@ def _computed_from(event: Event, run: Interpreter) -> set[ast.AST]:
     return {*ast.walk(event.node), *made, *(each.node for each in mixing.mixings(event.value))}
 
 
-def _is_settled(event: Event, run: Interpreter) -> bool:
-    """Whether a loss becomes that of one process when gradients are averaged."""
-    return pairing.is_settled(event, run) and not picking.takes_first(event.value)
-
-
 def _nodes(reductions: Iterable[Reduction | Weighed]) -> frozenset[ast.expr]:
     return frozenset(each.node for each in reductions)
 
@@ -172,8 +207,9 @@ def _modelled(
     again: Runs,
     first: Interpreter,
     paired: tuple[Reduction, ...],
-) -> tuple[TrainingScript, Interpreter]:
-    """The model of a project, of which the rows that losses compare are gathered, and the run that it was read off."""
+) -> tuple[TrainingScript, Interpreter, Lying]:
+    """The model of a project, of which the rows that losses compare are gathered, the run that it was read off, and
+    how losses lay."""
     start = first.plan
     known, pairs = Plan(modules=start.modules, inputs=start.inputs, held=start.held), _nodes(paired)
     known = replace(known, untaken=start.untaken)
@@ -199,14 +235,14 @@ def _modelled(
         whole, refused, seen = None, [], again(replace(known, turns=turns.nodes, even=turns.even))
     if refused:
         concerns = tuple(refused)
-        return TrainingScript(project, first.values, concerns=concerns, distributed=is_distributed(first)), first
+        return TrainingScript(project, first.values, concerns=concerns, distributed=is_distributed(first)), first, None
     if turns.nodes:
         models = by_turn.averaged_by_hand(trained_models(seen), seen)
     if fsdp:
         models = sharding.sharded(models, first)
     refused = list(uncovered(seen, models))
     if refused:
-        return TrainingScript(project, first.values, concerns=tuple(refused)), first
+        return TrainingScript(project, first.values, concerns=tuple(refused)), first, None
     trained = {origin.key for origin in origins_of(first) if isinstance(origin, Object)}
     drawn = not trained and whole is None and not turns.nodes and not seeds_by_rank(first)
     draws = frozenset(id(draw.node) for draw in batch_draws(first)) if drawn else frozenset()
@@ -225,9 +261,9 @@ def _modelled(
     if late and not by_hand:
         models, late = placed_when_wrapped(models, second)
     if late and not by_hand:
-        return TrainingScript(project, first.values, concerns=late), first
+        return TrainingScript(project, first.values, concerns=late), first, None
     if (concern := unshared_output(second)) is not None:
-        return TrainingScript(project, first.values, concerns=(concern,)), first
+        return TrainingScript(project, first.values, concerns=(concern,)), first, None
     summed = () if is_distributed(second) else terms(again.program, second, plan)
     if summed:
         plan = replace(plan, terms=_nodes(summed))
@@ -244,6 +280,7 @@ def _modelled(
     single = frozenset(site.node for site, _ in (*held, *reckoned) if isinstance(site.node, ast.expr))
     plan = replace(plan, reduced=single | _nodes(counted))
 
+    lying = partial(losses, again.program, second, plan)
     second, before, _ = reduced(again, plan, second, training=True)
     plan = replace(plan, reduced=plan.reduced | {each.node for each in before})
     second = again(plan)
@@ -253,8 +290,8 @@ def _modelled(
     reductions = [*before, *reductions]
     made_global = {place.node for place in reductions}
     even = [each for each in even if not (isinstance(each.node, ast.BinOp) and each.node.right in made_global)]
-    lying = None if by_hand else losses(again.program, run, run.plan)
-    script = assembled(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held, lying)
+    judged = None if by_hand else losses(again.program, run, run.plan)
+    script = assembled(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held, judged)
     gathered = (*pairing.in_training(paired, run), *counted)
     script = replace(
         script, weighed=tuple(even), joined=joined, gathered=gathered, terms=summed, reckoned=tuple(reckoned)
@@ -266,7 +303,7 @@ def _modelled(
             "below `with torch.no_grad():`"
         )
         concern = Concern("AD906", twice.source, twice.node, message, Severity.REFUSAL)
-        return TrainingScript(project, first.values, concerns=(concern,)), first
+        return TrainingScript(project, first.values, concerns=(concern,)), first, None
     if config.strategy is Strategy.ZERO:
         parted, states = optimizers.parted(run, script.models, script.guards)
         script = replace(script, parted=tuple(parted), optimizer_states=tuple(states))
@@ -283,4 +320,4 @@ def _modelled(
     script = without_sums(replace(script, borrowed=uses, borrowed_names=imported_names(project)))
     if config.evaluation is Evaluation.SHARED and not by_hand:
         script = with_shared_evaluations(script, run, again.program, trained, config.strategy)
-    return script, run
+    return script, run, lying

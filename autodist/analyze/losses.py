@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from typing import TypeGuard
@@ -17,10 +17,12 @@ from autodist.losses import pairing, row_numbers, scaling
 from autodist.losses.own_gradients import OwnGradient, is_of, own_gradients
 from autodist.naming import rank_zero_statements
 from autodist.origins import learnt_from, upstream
+from autodist.program import Program
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site, TrainingScript, Weighed
 from autodist.solve import gradients
 from autodist.solve.alone import Alone
+from autodist.solve.gathering import Gathered
 from autodist.solve.gradients import Gradients
 from autodist.solve.losses import Losses
 from autodist.source import Source, argument, last_name, shortened
@@ -65,7 +67,17 @@ def whole_losses(
         for each in mends
         if isinstance(each, gradients.Weighed)
     ]
-    return weighed, tuple(_reduction(each) for each in mends if isinstance(each, gradients.Joined))
+    joined = tuple(_reduction(each) for each in mends if isinstance(each, gradients.Joined))
+    return weighed, joined
+
+
+def gathered_rows(run: Interpreter, program: Program, losses: Losses, wanted: Collection[ast.AST]) -> list[Reduction]:
+    """The rows of all ranks, and how many these are, by which the losses of some backward passes become those of the
+    whole batch."""
+    alone = Alone(frozenset(site.node for site in rank_zero_statements(run)))
+    mends = Gradients(program, losses, alone).mended(gathering=wanted)
+    rows = {each.node: each for node in wanted for each in mends.get(node, ()) if isinstance(each, Gathered)}
+    return [Reduction(each.source, each.node, spread_of(each.placement)) for each in rows.values()]
 
 
 def _is_sum_or_mean(mend: gradients.Mend, run: Interpreter) -> bool:
@@ -136,7 +148,8 @@ def _told_by_values(run: Interpreter, losses: Losses | None) -> Iterator[Concern
         if event.kind != "backward" or event.node in seen:
             continue
         seen.add(event.node)
-        if event.value.spread in (LOCAL, ROWS, Spread.COLUMNS) and not is_distributed(run):  # `check` sees to those
+        local = event.value.spread in (LOCAL, ROWS, Spread.COLUMNS) and not is_distributed(run)  # `check` sees to those
+        if local:
             yield Concern(
                 "AD602",
                 event.source,
@@ -167,7 +180,8 @@ def _told_by_values(run: Interpreter, losses: Losses | None) -> Iterator[Concern
             "and its noise is larger than that of one process; give it a size of its own, by normal_ or uniform_"
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
-    numbered = [*row_numbers.used(run)]
+    exact = losses is not None and all(losses.is_exact(event.node) for event in run.of("backward"))
+    numbered = [] if exact and run.plan.gathered else [*row_numbers.used(run)]
     known = {site.node for site in numbered}
     for source, node in [pair for pair in _pairings(run) if known.isdisjoint(ast.walk(pair[1]))][:1]:
         message = (
@@ -402,7 +416,9 @@ def pieces(run: Interpreter, losses: Losses) -> Iterator[Site]:
 def untold(run: Interpreter, losses: Losses) -> Iterator[Site]:
     """Losses that the values of a run call sums, and its graph does not, or the other way round."""
     summed = {*losses.sums()}
-    events = {event.node: event for event in run.of("backward")}.values()
+    events = [*{event.node: event for event in run.of("backward")}.values()]
+    if run.plan.gathered:  # of which placements tell more
+        events = [each for each in events if not losses.is_exact(each.node)]
     yield from (
         Site(each.source, each.node) for each in events if (each.value.spread in (SUM, COUNT)) != (each.node in summed)
     )

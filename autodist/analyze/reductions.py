@@ -143,9 +143,9 @@ def placed(program: Program, run: Interpreter) -> Placements:
     return propagate(program, _lying(program, run, run.plan), catalog=run.catalog)
 
 
-def losses(program: Program, run: Interpreter, plan: Plan) -> Losses:
-    """How the losses lie under a plan."""
-    return Losses(program, _lying(program, run, plan), run.catalog)
+def losses(program: Program, run: Interpreter, plan: Plan, assumes: bool = True) -> Losses:
+    """How the losses lie under a plan; where nothing ``assumes`` so, what is not known is lost."""
+    return Losses(program, _lying(program, run, plan), run.catalog, assumes)
 
 
 def terms(program: Program, run: Interpreter, plan: Plan) -> tuple[Reduction, ...]:

@@ -19,7 +19,7 @@ from autodist.origins import roots
 from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import Source, all_of, last_name, shortened
-from autodist.spread import CROSS, SAME
+from autodist.spread import SAME
 from autodist.tensors.mixing import ONE
 from autodist.values import (
     NOTHING,
@@ -245,10 +245,6 @@ def refusals_of(
             ),
         )
         return
-    for event in backwards:
-        if event.value.spread is CROSS and not is_distributed(run):  # else it is its own affair what it gathers
-            yield in_batch_negatives(event, run)
-            return
     if (apart := beside_loaders(run)) is not None:
         draw, step = apart
         message = (

@@ -9,7 +9,7 @@ and masks.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
 from autodist.interpreter import SIZES, Event, Interpreter
@@ -33,6 +33,28 @@ ROUNDING = frozenset("int round floor ceil trunc".split())
 COMPUTED = (ast.Call, ast.Compare, ast.BinOp)
 JOINING = frozenset("cat concat concatenate stack vstack hstack".split())
 Found = dict[ast.expr, Reduction]
+
+
+def kept(
+    rows: Collection[Reduction], before: Interpreter, run: Callable[[frozenset[ast.expr]], Interpreter]
+) -> tuple[Reduction, ...]:
+    """Rows, and numbers of rows, that are to be those of all ranks, where nothing stands against it."""
+    found = {each.node: each for each in rows}
+    current = run(frozenset(found))
+    if _is_in_vain(current) or current.of("mined"):
+        return ()
+    unknown = {event.node for event in before.of("unfollowed")}
+    if any(not unknown.isdisjoint({*ast.walk(node), *roots(node, before, set())}) for node in found):
+        return ()  # of samples that have met, for all that is known
+    if any(_is_numbered(node, current) for node in current.values) or _hold_dicts(found, before):
+        return ()
+    if any(takes_first(before.values.get(node, NOTHING)) for node in found):
+        return ()  # the first samples of every rank are not those of the batch
+    if any(_differs_in_length(before.values.get(node, NOTHING), before) for node in found):
+        return ()
+    if _goes_by_places(found, before, current):
+        return ()  # several rows of each sample, in another order than in the batch
+    return in_training(_together(rows, before), current)
 
 
 def gathered(
@@ -640,8 +662,9 @@ def _is_compared(read: ast.Name, source: Source, run: Interpreter) -> bool:
 
 
 def is_settled(event: Event, run: Interpreter) -> bool:
-    """Whether a loss is a mean, a sum or the same on all ranks, and no sample's part depends on the others."""
-    if event.value.spread not in (MEAN, SUM, COUNT, SAME):
+    """Whether a loss is a mean, a sum or the same on all ranks, and no sample's part depends on the others, or on its
+    place among those of a rank."""
+    if event.value.spread not in (MEAN, SUM, COUNT, SAME) or takes_first(event.value):
         return False
     if any(mixing.reason != PARTNERS for mixing in mixings(event.value)):
         return False

@@ -35,9 +35,10 @@ from autodist.placement.placements import Placements, joint
 from autodist.placement.plan import Plan, Sharded, changed
 from autodist.placement.reading import SOURCES, is_list, shaped
 from autodist.placement.shapes import Sizes, result_sizes
+from autodist.placement.sizes import AGAIN
 from autodist.placement.subscripts import subscript
 from autodist.placement.transfer import BETWEEN, FUNCTIONS, transfer
-from autodist.program import DRAWN, SAMPLE, Operation, Program, Value, closure, held, joined
+from autodist.program import DRAWN, FUNCTION, SAMPLE, Operation, Program, Value, closure, held, joined
 
 MOST_AXES = 5
 OF_GRAPHS = (".num_graphs", ".num_nodes", ".num_edges")
@@ -171,6 +172,10 @@ class _Propagation(Opaque):
             return self._gradient(
                 operation, operation.argument("outputs", 0) or Value(), operation.argument("inputs", 1)
             )
+        if operation.name == FUNCTION:  # what it gives, and the gradients that its own backward pass gives
+            given, back = operation.inputs
+            gradients = self._found.value(back)
+            return gradients if isinstance(gradients, PerRank) else self._operand(given), self._found.size(given)
         if operation.name == "torch.Tensor.grad":
             found, sizes = self._gradient(operation, self._losses_of(operation.inputs[0]), operation.inputs[0])
             trained = isinstance(self._operand(operation.inputs[0]), Replicate) and isinstance(
@@ -276,6 +281,8 @@ class _Propagation(Opaque):
             if isinstance(placement, Each):  # `range(len(boxes))`, of one sample
                 return part_of(placement, f"%{operation.number}"), ()
             return (None if waits else Each(counted(placement)) if counted(placement) else placement or Replicate()), ()
+        if isinstance(placement, PerRank) and placement.reason == AGAIN and placement.rows == ROWS:
+            return Each(ROWS), ()  # `for i in torch.arange(len(x))`
         if self._are_fields(over) or over.operations and (field := self._field(over, operation)) is not None:
             return (placement if self._are_fields(over) else field), None
         if (piece := self._piece(over)) is not None:

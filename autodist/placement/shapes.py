@@ -41,6 +41,8 @@ def result_sizes(operation: Operation, name: str, call: Call, given: tuple[Sizes
         return tuple(None if each == -1 else each for each in call.sizes) or None
     if operation.cls == "fill" or operation.cls == "random":
         return call.sizes or None
+    if operation.cls == "arange":
+        return (None, None) if operation.short == "eye" else (None,)
     return _moved(operation.cls, call, given)
 
 

@@ -55,7 +55,9 @@ def subscript(
         if isinstance(lying, Each) and isinstance(placement, Replicate):  # `text[start : start + length]`
             return lying, None
         if isinstance(lying, Shard) and isinstance(placement, Replicate):  # `centres[labels]`
-            return Shard(len(result) + lying.axis), None
+            by, last = size(each), place == len(keys) - 1
+            left = (*result, *(None for _ in by or ()), *(sizes or ())[axis + 1 :])
+            return Shard(len(result) + lying.axis), left if sizes and by and last else None
         chosen = lies(each) if each.operations else None
         if isinstance(chosen, PerRank) and isinstance(placement, Replicate) and not chosen.rows:  # `queue[len(x) :]`
             return PerRank("getitem", BY_PLACE), None

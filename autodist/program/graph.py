@@ -30,6 +30,7 @@ CHOSEN = "loader.sampler.choice"
 """The name of what a sampler or a subset draws by: all ranks are to read the samples that one process does."""
 TENSOR_ROOTS = ("torch.", "numpy.", "loader.", "sample", "torchvision.", "einops.", "callback", "data.index")
 """The beginnings of the names of operations that give tensors or arrays, or what holds such."""
+FUNCTION = "torch.autograd.Function"
 VIEWS = frozenset(
     "getitem data detach view view_as reshape flatten ravel unflatten squeeze unsqueeze t T mT H mH transpose permute "
     "swapaxes swapdims movedim moveaxis expand narrow select diagonal numpy from_numpy asarray as_tensor real".split()
@@ -70,6 +71,12 @@ class Region:
     def without_gradients(self) -> bool:
         """Whether no gradients are kept in it."""
         return any(each.quiet for each in self.around())
+
+    @property
+    def has_own_backward(self) -> bool:
+        """Whether it is the forward pass of a `torch.autograd.Function`, through which no gradients flow otherwise."""
+        withs = [each.subject.things for each in self.around() if each.kind == "with"]
+        return any(getattr(each, "name", "") == FUNCTION for things in withs for each in things)
 
     @property
     def loops(self) -> frozenset[Region]:

@@ -18,7 +18,8 @@ from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, 
 from autodist.solve.alone import Alone
 from autodist.solve.cuts import made_global
 from autodist.solve.demands import Demand
-from autodist.solve.facts import is_mean, is_number_of_samples, is_sum, is_weighted
+from autodist.solve.facts import is_mean, is_sum, is_weighted
+from autodist.solve.gathering import Gathered, Gathering, counts_samples, is_lost
 from autodist.solve.losses import MEAN, Losses
 from autodist.solve.search import Cut
 from autodist.solve.steps import given
@@ -68,7 +69,7 @@ class Joined:
     number: bool = False
 
 
-Mend: TypeAlias = Weighed | Joined
+Mend: TypeAlias = Weighed | Joined | Gathered
 Key: TypeAlias = tuple[type[Mend], ast.expr]
 
 
@@ -80,15 +81,17 @@ class Gradients:
         self._learnt, self._reaching = losses.steps.differentiated, losses.steps.reaching
         self._together = {op: group for group in program.cycles for op in group}
         self._region = program.operations[0].region if program.operations else None
+        self._gathering = Gathering(program, losses)
 
-    def mended(self, taken: Collection[ast.AST] = ()) -> dict[ast.AST, list[Mend]]:
-        """What is weighed or joined so that losses are exact, by their backward passes: nothing is done in vain. On the
-        way to those that are ``taken`` for known, what is not known is as if it left samples apart."""
+    def mended(self, taken: Collection[ast.AST] = (), gathering: Collection[ast.AST] = ()) -> dict[ast.AST, list[Mend]]:
+        """What is weighed, joined or, for some losses, gathered, so that they are exact, by their backward passes:
+        nothing is done in vain. On the way to those that are ``taken`` for known, what is not known is as if it left
+        samples apart."""
         found: dict[Key, Mend] = {}
         passes: dict[ast.AST, list[Mend]] = {}
         for node in dict.fromkeys(each.node for each in self._losses.backward):
             before = self._losses.plan, self._losses.placements
-            more = self._mended(node, found, node in taken)
+            more = self._mended(node, found, node in taken, node in gathering)
             if more is None:
                 self._losses.plan, self._losses.placements = before
             else:
@@ -96,18 +99,32 @@ class Gradients:
                 passes[node] = [*more.values()]
         return passes
 
-    def _mended(self, node: ast.AST, before: dict[Key, Mend], is_taken: bool) -> dict[Key, Mend] | None:
+    def _mended(self, node: ast.AST, before: dict[Key, Mend], is_taken: bool, gathers: bool) -> dict[Key, Mend] | None:
         """What makes the loss of one backward pass exact; None if nothing does."""
-        ends = [op for each in self._losses.backward if each.node is node for op in held(joined(each.inputs[:1]))]
+        backward = [each for each in self._losses.backward if each.node is node]
+        ends = [op for each in backward for op in held(joined(each.inputs[:1]))]
         found: dict[Key, Mend] = {}
+        plan = self._losses.plan
         for _ in range(ROUNDS):
-            lost = [each for each in ends if self._is_lost(each)]
-            if not lost:
-                return found
-            if self._average(lost):
+            lost = [each for each in ends if self._is_lost(each) or isinstance(self._lies(each), Shard)]
+            meeting = self._gathering.meeting() if gathers and not lost else []
+            if not lost and not meeting:
+                return None if gathers and self._gathering.are_in_vain(found.values()) else found
+            if not gathers and self._average(lost):
                 continue
-            first: dict[Key, Mend] = {(type(each), each.node): each for each in self._first(lost)}
+            firsts: Iterable[Mend] = self._first(lost)
+            if gathers:
+                users = meeting or self._firsts(lost)
+                firsts = (cut for each in users for cut in self._gathering.gathered_in(each, backward[0]))
+            first: dict[Key, Mend] = {(type(each), each.node): each for each in firsts}
             fresh = {key: each for key, each in first.items() if key not in found and key not in before}
+            if gathers and fresh:
+                found |= fresh
+                rows = self._gathering.fewest({each.node: each for each in found.values()})  # type: ignore[misc]
+                found = {(Gathered, each.node): each for each in rows}
+                self._losses.plan = plan
+                self._take(rows)
+                continue
             if not fresh and not self._count_all(lost) and not (is_taken and self._take_apart(lost)):
                 return None
             found |= fresh
@@ -118,9 +135,7 @@ class Gradients:
         return self._losses.placements.of.get(operation)
 
     def _is_lost(self, operation: Operation) -> bool:
-        """Whether no average over the ranks is the global value, or one whose ranks count for more or less."""
-        lying = self._lies(operation)
-        return isinstance(lying, PerRank) or lying is not None and is_weighted(lying)
+        return is_lost(self._lies(operation))
 
     def _firsts(self, lost: Iterable[Operation]) -> list[Operation]:
         """Where losses got lost: of what is not, or of what an earlier round has left."""
@@ -182,7 +197,7 @@ class Gradients:
             for each in self._firsts(lost)
             if isinstance(self._lies(each), PerRank) and len(each.inputs) == 2
             for op in each.inputs[1].operations
-            if _counts_samples(self._lies(op)) and self._losses.placements.value(each.inputs[0]) == Replicate()
+            if counts_samples(self._lies(op)) and self._losses.placements.value(each.inputs[0]) == Replicate()
         }
         self._losses.replan(self._losses.plan, dict.fromkeys(found, Replicate()))
         return bool(found)
@@ -204,8 +219,8 @@ class Gradients:
         losses, region = self._losses, self._region
         assert region is not None
         demand = Demand("loss", self._program.operations[0])
-        sums = [each for each in mends if isinstance(each, Joined)]
-        cuts = [Cut(each.source, each.node, each.placement, demand, region) for each in sums]
+        rest = [each for each in mends if not isinstance(each, Weighed)]
+        cuts = [Cut(each.source, each.node, each.placement, demand, region) for each in rest]
         placed: dict[Operation, Placement] = {
             op: MEAN
             for each in mends
@@ -353,11 +368,6 @@ class Gradients:
             return False
         listed = {type(each.node): each for op in self._program.at(node).operations for each in _held_by(op)}
         return bool(listed) and all(_is_plain_number(each.node) for each in listed.values())
-
-
-def _counts_samples(lying: Placement | None) -> bool:
-    """Whether it is how many samples a rank has, or as many times that as all ranks."""
-    return is_sum(lying) and is_number_of_samples(lying)
 
 
 def _held_by(operation: Operation) -> list[Operation]:

@@ -45,15 +45,16 @@ class Term:
 
 
 class Losses:
-    """The losses of a program under a plan. What is not known to relate samples is taken to compute each apart."""
+    """The losses of a program under a plan. What is not known to relate samples is taken to compute each apart, unless
+    nothing is to be assumed (``assumes``)."""
 
-    def __init__(self, program: Program, plan: Plan, catalog: Catalog) -> None:
+    def __init__(self, program: Program, plan: Plan, catalog: Catalog, assumes: bool = True) -> None:
         self._program, self._catalog, self.steps = program, catalog, Steps(program)
         self.backward = self.steps.backward
         self.ends = {op for each in self.backward for op in held(joined(each.inputs[:1]))}
         self.plan, self.assumed = plan, set[Operation]()
         self.placements = propagate(program, plan, catalog=catalog)
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS if assumes else 0):
             unknown = [each for each in self._above(self._lost()) if self._is_unknown(each)]
             if not unknown:
                 break
@@ -77,6 +78,13 @@ class Losses:
             for each, lies in lying
             if lies is not None
         ]
+
+    def is_exact(self, node: ast.AST) -> bool:
+        """Whether it is known that the losses of a backward pass are sums or means over the ranks, or the same."""
+        lying = self.of(node)
+        ends = [op for each in self.backward if each.node is node for op in held(joined(each.inputs[:1]))]
+        known = bool(lying) and all(each in (MEAN, SUM, SAME) for each in lying)
+        return known and self.assumed.isdisjoint(closure(ends, given))
 
     def _goes_round_with(self, backward: Operation) -> bool:
         """Whether a backward pass is run in each round of the loops that take the samples which its loss is of."""

@@ -211,6 +211,8 @@ class Attributes(Statements):
             held = one.argument(name, 0)
             if held is not None:
                 return held
+        if name == "tensors" and "torch.utils.data.TensorDataset" in one.library_names:
+            return self.sequence(node, list(one.inputs), kind="tuple")
         if self.is_data(one, name):
             return self._held(one, name, node, frame)
         if not one.roles and (field := self.field_of(one, name)) is not None:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence as Row
 from typing import Any
 
-from autodist.program import EMPTY, Value, constant, joined
+from autodist.program import EMPTY, FUNCTION, Value, constant, held, joined
 from autodist.source import all_of
 from autodist.trace.attributes import PASSES
 from autodist.trace.calls import REST, Calls, Keywords
@@ -384,14 +384,17 @@ class Objects(Calls):
     def class_method(
         self, cls: Class, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
     ) -> Value:
-        if name == "apply" and "torch.autograd.Function" in cls.libraries:
+        if name == "apply" and FUNCTION in cls.libraries:
             ctx = Object(node, self.guards, name="torch.autograd.function.FunctionCtx")
             ctx = self.make(node, lambda n, g: ctx, "ctx")
-            result = self._static(cls, "forward", node, frame, [thing(ctx), *inputs], keywords)
-            with self.within("with", node, frame, thing(External("torch.no_grad"))):
+            with self.within("with", node, frame, thing(External(FUNCTION))):  # whose gradients are those of `backward`
+                result = self._static(cls, "forward", node, frame, [thing(ctx), *inputs], keywords)
+            apart = self.told_apart((node, "backward"))
+            with apart, self.within("with", node, frame, thing(External("torch.no_grad"))):
                 gradient = self.record("torch.ones_like", node, frame, [result], tag="gradient")
-                self._static(cls, "backward", node, frame, [thing(ctx), gradient], {})
-            return result
+                back = self._static(cls, "backward", node, frame, [thing(ctx), gradient], {})
+            gradients = Value(back.operations | {op for each in back.things for op in held(thing(each))})
+            return result if result.things else self.record(FUNCTION, node, frame, [result, gradients])
         if name in ("from_pretrained", "from_config"):
             return self.instantiate(cls, node, frame, inputs[:1], {})
         return self.record(f"{next(iter(cls.libraries), 'object')}.{name}", node, frame, inputs, keywords)

@@ -48,9 +48,9 @@ def easiest(logits, y, keep):
     ("counted", "given", "expected"),
     [
         ("keep = int(0.7 * y.shape[0])", "keep", "keep = int(0.7 * (y.shape[0] * dist.get_world_size()))"),
-        ("n = len(y)\n        keep = n * 7 // 10", "keep", "keep = n * dist.get_world_size() * 7 // 10"),
+        ("n = len(y)\n        keep = n * 7 // 10", "keep", "n = len(y) * dist.get_world_size()"),
         ("pass", "int(0.7 * len(y))", "int(0.7 * (len(y) * dist.get_world_size()))"),
-        ("keep = y.size(0)", "keep", "keep * dist.get_world_size())"),  # nothing is rounded
+        ("keep = y.size(0)", "keep", "keep = y.size(0) * dist.get_world_size()"),  # nothing is rounded
     ],
 )
 def test_a_share_of_the_batch_is_rounded_once(tmp_path: Path, counted: str, given: str, expected: str) -> None:

@@ -214,14 +214,15 @@ def test_outputs_that_some_steps_leave_out(tmp_path: Path, loss: str, sometimes:
 
 
 def test_groups_that_stand_across_the_samples_are_no_rows(tmp_path: Path) -> None:
-    """The losses of groups (group DRO) were gathered as if they were samples."""
+    """The losses of groups (group DRO) are computed from those of all samples."""
     loss = (
         "each = F.cross_entropy(kind, y, reduction='none'); groups = (y == torch.arange(3).unsqueeze(1)).float(); "
         "loss = ((groups @ each) / (groups.sum(1) + 1)).max()"
     )
     after, messages = conftest.converted(tmp_path, HEAD + TRAINING.format(loss=loss))
-    assert "RowsOfAllRanks.apply((groups @ each)" not in after
-    assert "AD906" in messages
+    assert "loss = ((groups @ RowsOfAllRanks.apply(each)) /" in after
+    assert "groups = (RowsOfAllRanks.apply(y) == torch.arange(3).unsqueeze(1)).float()" in after
+    assert "AD602" not in messages and "AD906" not in messages
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ LAYERS = {
 def test_layers_however_they_are_called(tmp_path: Path, layers: str) -> None:
     made, passed = LAYERS[layers]
     _, said = conftest.converted(tmp_path, SCRIPT.format(made=made, passed=passed))
-    assert "AD602" in said
+    assert "AD602" in said or "AD606" in said  # the samples of a batch meet in it
 
 
 FIELDS = """\

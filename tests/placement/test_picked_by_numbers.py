@@ -57,7 +57,7 @@ PICKED = [
 @pytest.mark.parametrize("step", PICKED)
 def test_a_loss_is_of_those_of_all_ranks(tmp_path: Path, zygote: Zygote | None, step: str) -> None:
     after, told = converted(tmp_path, script(step))
-    assert "RowsOfAllRanks.apply(model(a))" in after and "AD602" not in told
+    assert "RowsOfAllRanks.apply(" in after and "AD602" not in told
     assert differences(tmp_path, zygote, script(step)) is None
 
 
