@@ -115,15 +115,17 @@ def _chosen(
         return script
     planned = partial(gathering, draws=run.plan.draws)
     refused: TrainingScript | None = None
+    told = False
     for assumes in (True, False):  # that what is not known computes each sample apart from the others
         unsettled = _unsettled(script, run)
         found = gathered_rows(run, again.program, lying(assumes=assumes), unsettled) if unsettled else []
         if found and (rows := pairing.kept(found, first, planned)):
             other, gathered, _ = modelled(rows)
             refused = refused or (None if other.trains else other)
-            if other.trains >= script.trains and len(_warned(other)) <= len(_warned(script)):
-                script, run = other, gathered
-    if _unsettled(script, run):
+            paired = _first_pair(run) is not None and _first_pair(gathered) is None
+            if other.trains >= script.trains and (paired or len(_warned(other)) <= len(_warned(script))):
+                script, run, told = other, gathered, True
+    if not told and _unsettled(script, run):
         other, gathered = _by_values(first, script, run, planned, lambda rows: modelled(rows)[:2])
         refused = refused or (None if other.trains else other)
         paired = _first_pair(run) is not None and _first_pair(gathered) is None
@@ -150,15 +152,15 @@ def _by_values(
     """The same by what values are, where placements do not tell how losses lie: sizes of data sets are not known."""
     bare = planned(frozenset())
     unsettled = frozenset(_unsettled(script, run))
-    ways: list[Callable[[], tuple[Reduction, ...]]] = [
-        lambda: pairing.gathered(bare, planned),
-        lambda: pairing.gathered(bare, planned, unsettled),
-        lambda: pairing.outputs_gathered(bare, planned, unsettled),
-    ]
-    for way in ways:
-        found = way()
-        other, gathered = modelled(found) if found else (script, run)
-        if found and (not other.trains or len(_warned(other)) <= len(_warned(script))):
+    found = pairing.gathered(bare, planned)
+    if not found and _first_pair(run) is None:
+        found = pairing.gathered(bare, planned, unsettled)
+    other, gathered = modelled(found) if found else (script, run)
+    if found and (not other.trains or len(_warned(other)) <= len(_warned(script))):
+        return other, gathered
+    if _first_pair(run) is None and _warned(script) and (found := pairing.outputs_gathered(bare, planned, unsettled)):
+        other, gathered = modelled(found)
+        if not other.trains or len(_warned(other)) < len(_warned(script)):
             return other, gathered
     return script, run
 

@@ -16,7 +16,7 @@ from autodist.interpreter import SIZES, Event, Interpreter
 from autodist.losses.folding import is_folded, may_fold
 from autodist.origins import roots, upstream
 from autodist.script import Reduction
-from autodist.source import Source, first_index, last_name, operands
+from autodist.source import Source, all_of, first_index, last_name, operands
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
 from autodist.tensors.calls import is_entered
 from autodist.tensors.mixing import PARTNERS, mixings
@@ -302,7 +302,8 @@ def _is_numbered(node: ast.expr, run: Interpreter) -> bool:
     if not isinstance(node, ast.Subscript) or not run.is_gathered(run.values.get(node.value, NOTHING)):
         return False
     first = first_index(node)
-    counting = (t.loop for t in run.values.get(first, NOTHING).things if isinstance(t, Index))
+    numbers = all_of(first, ast.Name) if isinstance(first, ast.Slice) else [first]  # `out[i : i + 1]`
+    counting = (t.loop for each in numbers for t in run.values.get(each, NOTHING).things if isinstance(t, Index))
     counted = [each for loop in counting if isinstance(loop, ast.Call) for each in loop.args]
     return any(run.values.get(each, NOTHING).spread in (COUNT, ROWS) for each in counted)
 

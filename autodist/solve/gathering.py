@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from autodist import operations
-from autodist.placement import Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.call import ROWS
-from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value
+from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure
 from autodist.solve.facts import is_even, is_number_of_samples, is_sum, is_weighted
 from autodist.solve.losses import Losses
-from autodist.solve.steps import changes_in_place
+from autodist.solve.steps import changes_in_place, given
 from autodist.solve.written import covers, parts_of, read_by
 from autodist.source import Source
 
@@ -242,9 +242,15 @@ class Gathering:
                 found += [user] if own and any(now.sizes.get(op) is None for op in [*rows, *own]) else []
             elif cls in SIZING and not user.inputs[0].operations.isdisjoint(whole):
                 slices = [bound for op in read if op.name == "builtins.slice" for bound in op.inputs]
-                told_by = map(now.value, [*slices, *user.inputs[1:]])
-                found += [user] if any(isinstance(each, (Partial, PerRank)) for each in told_by) else []
+                told_by = [*slices, *user.inputs[1:]]
+                own_sizes = any(isinstance(now.value(each), (Partial, PerRank)) for each in told_by)
+                found += [user] if own_sizes or any(map(self._numbers_own, told_by)) else []
         return found
+
+    def _numbers_own(self, key: Value) -> bool:
+        """Whether it is made of the number of a sample among a rank's own, which a loop counts: `out[i : i + 1]`"""
+        lying = self._losses.placements.value(key)
+        return isinstance(lying, Each) and any(op.name == "range.index" for op in closure(key.operations, given))
 
     def _is_own(self, operation: Operation) -> bool:
         """Whether it was different on each rank before anything was gathered."""

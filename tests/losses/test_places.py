@@ -178,6 +178,7 @@ def test_what_is_computed_from_one_sample_alone(tmp_path: Path, total: str) -> N
         f"loss = {PLAIN}\nfor i in range(len(x)):\n    loss = loss + (out - out[i]).pow(2).sum(1).mean()",
         "loss = 0\nfor i in range(len(x)):\n    loss = loss + F.cosine_similarity(out[i : i + 1], out).logsumexp(0)",
         f"loss = {PLAIN}\nfor i in range(1, len(x)):\n    loss = loss + (out[i] - out[i - 1]).pow(2).mean()",
+        f"loss = {PLAIN}\nfor i in range(len(x)):\n    loss += F.cosine_similarity(out[i : i + 1], out).logsumexp(0)",
         f"loss = {PLAIN}\nfor i in range(len(x)):\n    for j in range(i):\n        loss += (out[i] - out[j]).norm()",
     ],
 )
