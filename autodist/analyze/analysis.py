@@ -124,7 +124,7 @@ def _chosen(
             refused = refused or (None if other.trains else other)
             paired = _first_pair(run) is not None and _first_pair(gathered) is None
             if other.trains >= script.trains and (paired or len(_warned(other)) <= len(_warned(script))):
-                script, run, told = other, gathered, True
+                script, run, told = other, gathered, told or paired
     if not told and _unsettled(script, run):
         other, gathered = _by_values(first, script, run, planned, lambda rows: modelled(rows)[:2])
         refused = refused or (None if other.trains else other)
