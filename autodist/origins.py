@@ -6,7 +6,7 @@ import ast
 
 from autodist.interpreter import Interpreter, once_a_run
 from autodist.program import held
-from autodist.solve.steps import Steps
+from autodist.solve.steps import steps_of
 from autodist.source import Source, all_of, walk
 from autodist.values import NOTHING, Items
 
@@ -14,7 +14,7 @@ from autodist.values import NOTHING, Items
 @once_a_run
 def learnt_from(run: Interpreter) -> frozenset[ast.expr]:
     """The expressions that the losses are computed from: training needs this rank's share of them."""
-    steps = Steps(run.runs.program)
+    steps = steps_of(run.runs.program)
     learnt = {*steps.reaching, *steps.backward}
     values = run.runs.program.values.items()
     return frozenset(

@@ -14,7 +14,8 @@ READING = frozenset("item detach cpu data float mean sum".split())
 """What reads a tensor and leaves it as it is."""
 """What lets another function change a name, which may be called in between."""
 DEFERRED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-AT_TIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+AT_TIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, *COMPREHENSIONS)
 """What may leave some of its parts out, or evaluates them more than once."""
 
 
@@ -71,6 +72,10 @@ def place_of_all(reads: Sequence[ast.Name], source: Source) -> ast.stmt | None:
     """The statement ahead of which what some reads of a name need can be bound for all of them, and for all rounds of
     the loops that they stand in."""
     found: ast.stmt | None = None
+    inner = [each for read in reads for each in source.ancestors(read) if isinstance(each, COMPREHENSIONS)]
+    bound = (name for each in inner for part in each.generators for name in all_of(part.target, ast.Name))
+    if any(name.id == reads[0].id for name in bound):
+        return None  # `for row in rows`, which is bound for each round
     for each in source.ancestors(reads[0]):
         if isinstance(each, DEFERRED) or found is not None and not isinstance(each, (ast.For, ast.While)):
             break
@@ -97,7 +102,7 @@ def is_read_again(read: ast.Name, place: ast.stmt, source: Source) -> bool:
     around = [*source.ancestors(read)]
     inner = around[: around.index(place) + 1]
     return any(
-        isinstance(each, (ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp))
+        isinstance(each, (ast.While, *COMPREHENSIONS))
         or isinstance(each, ast.For)
         and not any(read is node for node in walk(each.iter))
         for each in inner

@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from autodist.edits import Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
@@ -122,7 +123,7 @@ def _read_again(reductions: Sequence[Reduction]) -> Iterator[Once]:
     """The reads that are better gathered once, since there are several, or loops come to them again."""
     named = [each for each in reductions if isinstance(each.node, ast.Name) and each.spread is Spread.ROWS]
     counts = [each.node for each in reductions if each.spread is Spread.COUNT]
-    counting = {name: node for node in counts for name in ast.walk(node) if isinstance(name, ast.Name)}
+    counting = {name: node for node in counts for name in ast.walk(node) if _counts_alone(name, node)}
     groups: dict[tuple[ast.AST, str], list[Reduction]] = {}
     for each in named:
         assert isinstance(each.node, ast.Name)
@@ -136,10 +137,17 @@ def _read_again(reductions: Sequence[Reduction]) -> Iterator[Once]:
         uses = [n for n in ast.walk(home) if isinstance(n, ast.Name) and n.id == name]
         later = {each for each in uses if place(each) >= place(ahead)}
         told = {each: counting[each] for each in later if each in counting}
-        rebound = {*reads} == {*_loads(start, name)} and _rebinds(start, name)  # `weight = weight / weight.sum()`
+        rebound = {*reads, *told} == {*_loads(start, name)} and _rebinds(start, name)  # `x = x / x.sum() * len(x)`
         alone = rebound or later == {*reads, *told} and _is_bound_in_turn(name, ahead, source)
         made = _bound_ahead(name, ahead, source) if alone and not rebound else None
-        yield Once(reads, ahead, not alone, made, tuple(told.values()) if alone and not rebound else ())
+        yield Once(reads, ahead, not alone, made, tuple(told.values()) if alone else ())
+
+
+def _counts_alone(name: ast.AST, node: ast.expr) -> TypeGuard[ast.Name]:
+    """Whether nothing else has a name in what counts rows but the rows, `len(rows)`."""
+    called = {each.func for each in ast.walk(node) if isinstance(each, ast.Call)}
+    names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and each not in called}
+    return isinstance(name, ast.Name) and names == {name.id} and name not in called
 
 
 def _bound_ahead(name: str, start: ast.stmt, source: Source) -> ast.expr | None:

@@ -122,14 +122,13 @@ def _chosen(
         if found and (rows := pairing.kept(found, first, planned)):
             other, gathered, _ = modelled(rows)
             refused = refused or (None if other.trains else other)
-            paired = _first_pair(run) is not None and _first_pair(gathered) is None
+            paired = _parts_pairs(run, gathered)
             if other.trains >= script.trains and (paired or len(_warned(other)) <= len(_warned(script))):
                 script, run, told = other, gathered, told or paired
     if not told and _unsettled(script, run):
         other, gathered = _by_values(first, script, run, planned, lambda rows: modelled(rows)[:2])
         refused = refused or (None if other.trains else other)
-        paired = _first_pair(run) is not None and _first_pair(gathered) is None
-        fewer = paired or len(_unsettled(other, gathered)) < len(_unsettled(script, run))
+        fewer = _parts_pairs(run, gathered) or len(_unsettled(other, gathered)) < len(_unsettled(script, run))
         if other.trains >= script.trains and fewer:
             script, run = other, gathered
     pair = _first_pair(run)
@@ -140,6 +139,11 @@ def _chosen(
 def _first_pair(run: Interpreter) -> Event | None:
     """The first loss that compares the samples of a batch with each other."""
     return next((event for event in run.of("backward") if event.value.spread is CROSS), None)
+
+
+def _parts_pairs(run: Interpreter, gathered: Interpreter) -> bool:
+    """Whether no loss compares the samples of a rank any more that did so before."""
+    return _first_pair(run) is not None and _first_pair(gathered) is None
 
 
 def _by_values(
@@ -280,9 +284,8 @@ def _modelled(
     counted = () if is_distributed(second) else scaling.counts(second)
     reckoned = [] if is_distributed(second) else reckoned_by(second)
     single = frozenset(site.node for site, _ in (*held, *reckoned) if isinstance(site.node, ast.expr))
+    lying = partial(losses, again.program, second, replace(plan, reduced=single))
     plan = replace(plan, reduced=single | _nodes(counted))
-
-    lying = partial(losses, again.program, second, plan)
     second, before, _ = reduced(again, plan, second, training=True)
     plan = replace(plan, reduced=plan.reduced | {each.node for each in before})
     second = again(plan)

@@ -180,8 +180,7 @@ def _told_by_values(run: Interpreter, losses: Losses | None) -> Iterator[Concern
             "and its noise is larger than that of one process; give it a size of its own, by normal_ or uniform_"
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
-    exact = losses is not None and all(losses.is_exact(event.node) for event in run.of("backward"))
-    numbered = [] if exact and run.plan.gathered else [*row_numbers.used(run)]
+    numbered = [*row_numbers.used(run)]
     known = {site.node for site in numbered}
     for source, node in [pair for pair in _pairings(run) if known.isdisjoint(ast.walk(pair[1]))][:1]:
         message = (
@@ -416,9 +415,7 @@ def pieces(run: Interpreter, losses: Losses) -> Iterator[Site]:
 def untold(run: Interpreter, losses: Losses) -> Iterator[Site]:
     """Losses that the values of a run call sums, and its graph does not, or the other way round."""
     summed = {*losses.sums()}
-    events = [*{event.node: event for event in run.of("backward")}.values()]
-    if run.plan.gathered:  # of which placements tell more
-        events = [each for each in events if not losses.is_exact(each.node)]
+    events = {event.node: event for event in run.of("backward")}.values()
     yield from (
         Site(each.source, each.node) for each in events if (each.value.spread in (SUM, COUNT)) != (each.node in summed)
     )

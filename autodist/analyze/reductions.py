@@ -86,7 +86,8 @@ def _of_training(run: Interpreter, program: Program) -> Iterator[Demand]:
         for part in parts:
             value = run.values.get(part, NOTHING)
             graph = value.models and value.spread is Spread.MEAN  # which gradients flow through
-            if not graph and (user := users.get(part)) is not None:
+            user = users.get(part)
+            if not graph and user is not None and not user.region.has_own_backward:
                 yield Demand("data" if event.kind == "picks_data" else "loss", user, part)
 
 

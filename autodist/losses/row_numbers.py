@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from autodist.interpreter import Interpreter, Loop
 from autodist.losses import rounds
 from autodist.script import Site
-from autodist.source import Source, last_name
+from autodist.source import Source, last_name, walk
 from autodist.values import NOTHING, Function, Items
 
 BINDING = (ast.Assign, ast.AugAssign, ast.AnnAssign)
@@ -36,7 +36,8 @@ def _loops(run: Interpreter) -> list[Loop]:
             if loop.node in found or not (loop.by_row and loop.certain) or loop.through is None:
                 continue
             within = any(each.node in run.step_loops for each in event.loops[:at])
-            if within and loop.through.iter not in run.plan.turns:
+            all_ranks = any(each in run.plan.gathered for each in walk(loop.through.iter))  # it numbers the rows of all
+            if within and loop.through.iter not in run.plan.turns and not all_ranks:
                 found[loop.node] = loop
     return list(found.values())
 

@@ -38,7 +38,7 @@ from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.sizes import AGAIN
 from autodist.placement.subscripts import subscript
 from autodist.placement.transfer import BETWEEN, FUNCTIONS, transfer
-from autodist.program import DRAWN, FUNCTION, SAMPLE, Operation, Program, Value, closure, held, joined
+from autodist.program import DRAWN, FUNCTION, GRADIENT, SAMPLE, Operation, Program, Value, closure, held, joined
 
 MOST_AXES = 5
 OF_GRAPHS = (".num_graphs", ".num_nodes", ".num_edges")
@@ -174,8 +174,18 @@ class _Propagation(Opaque):
             )
         if operation.name == FUNCTION:  # what it gives, and the gradients that its own backward pass gives
             given, back = operation.inputs
-            gradients = self._found.value(back)
-            return gradients if isinstance(gradients, PerRank) else self._operand(given), self._found.size(given)
+            forward = self._operand(given)
+            gradients = [self._found.of[each] for each in back.operations if each in self._found.of]
+            lost = next((each for each in gradients if isinstance(each, PerRank)), None)
+            if isinstance(forward, Shard) and any(getattr(each, "exponent", 1) != 1 for each in gradients):
+                lost = lost or PerRank(
+                    FUNCTION, "its gradients are not in proportion to what its backward pass is given"
+                )
+            return lost or forward, self._found.size(given)
+        if operation.name == GRADIENT:  # those of a mean over a rank's samples are N times those of the batch's
+            of = self._operand(operation.inputs[0])
+            scaled = times(of, 1) if isinstance(of, Shard) else of and Replicate()
+            return (of if isinstance(of, PerRank) else scaled), self._found.size(operation.inputs[0])
         if operation.name == "torch.Tensor.grad":
             found, sizes = self._gradient(operation, self._losses_of(operation.inputs[0]), operation.inputs[0])
             trained = isinstance(self._operand(operation.inputs[0]), Replicate) and isinstance(

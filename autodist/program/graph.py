@@ -31,6 +31,8 @@ CHOSEN = "loader.sampler.choice"
 TENSOR_ROOTS = ("torch.", "numpy.", "loader.", "sample", "torchvision.", "einops.", "callback", "data.index")
 """The beginnings of the names of operations that give tensors or arrays, or what holds such."""
 FUNCTION = "torch.autograd.Function"
+GRADIENT = f"{FUNCTION}.gradient"
+"""The name of what such a function's own backward pass is given."""
 VIEWS = frozenset(
     "getitem data detach view view_as reshape flatten ravel unflatten squeeze unsqueeze t T mT H mH transpose permute "
     "swapaxes swapdims movedim moveaxis expand narrow select diagonal numpy from_numpy asarray as_tensor real".split()
@@ -74,7 +76,7 @@ class Region:
 
     @property
     def has_own_backward(self) -> bool:
-        """Whether it is the forward pass of a `torch.autograd.Function`, through which no gradients flow otherwise."""
+        """Whether it is a pass of a `torch.autograd.Function`, through which no gradients flow otherwise."""
         withs = [each.subject.things for each in self.around() if each.kind == "with"]
         return any(getattr(each, "name", "") == FUNCTION for things in withs for each in things)
 

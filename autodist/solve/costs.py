@@ -12,7 +12,7 @@ from autodist.placement import Each, Partial, PerRank, Replicate, Shard
 from autodist.placement.placements import Placements
 from autodist.program import Operation, Program, Region, held
 from autodist.solve.facts import is_number_of_samples
-from autodist.solve.steps import Steps
+from autodist.solve.steps import steps_of
 from autodist.solve.written import assigned, parts_of
 from autodist.source import Source, all_of, spelled
 
@@ -61,7 +61,7 @@ class _Uses:
 
     def __init__(self, program: Program, placements: Placements, barred: Barred) -> None:
         self._program, self._placements, self._barred = program, placements, barred
-        self._learnt = Steps(program).differentiated
+        self._learnt = steps_of(program).differentiated
 
     def maker(self, node: ast.expr) -> ast.AST | None:
         """The expression that makes what another one reads, of a rank's own, if it is one."""

@@ -15,7 +15,7 @@ from autodist.placement.placements import Placements
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
 from autodist.solve.alone import Alone
 from autodist.solve.demands import SHOWN, Demand
-from autodist.solve.steps import Steps, all_held, changes_in_place, given
+from autodist.solve.steps import all_held, changes_in_place, given, steps_of
 from autodist.solve.written import contents, is_flat, read_by
 from autodist.source import Source, all_of
 from autodist.trace.things import Function, Mapping, Object, Sequence
@@ -38,7 +38,7 @@ class Facts:
     ) -> None:
         self.settled = settled
         self._program, self._placements, self._alone = program, placements, alone
-        self._steps = Steps(program)
+        self._steps = steps_of(program)
         self.learnt, self.states, self.carried = self._steps.differentiated, self._steps.states, self._steps.carried
         self._table = operations.load()
 
@@ -158,7 +158,10 @@ class Facts:
             and (isinstance(placement, Shard) or is_sum(placement) and is_number_of_samples(placement))
             and not self._steps.is_of_module(user)
         )
-        if user in self.learnt and flows or trained or user.name == "torch.autograd.grad":
+        learns = not self.learnt.isdisjoint(
+            {user, *self.at(user.node).operations}
+        )  # in another call of a function, too
+        if learns and flows or trained or user.name == "torch.autograd.grad":
             return PerRank(user.name, LEARNT)
         if isinstance(placement, Each) or self._placements.sample_loops & around(user).loops:
             return PerRank(user.name, ONE_BY_ONE)

@@ -8,7 +8,7 @@ the step itself, where it is computed or read.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from autodist import operations
@@ -183,11 +183,11 @@ class Gathering:
         named = any(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in keys)
         return named or any(table.find(f"torch.Tensor.{each}") is None for each in fields if each not in OF_TENSORS)
 
-    def fewest(self, found: Mapping[ast.expr, Gathered]) -> list[Gathered]:
+    def fewest(self, found: Collection[Gathered]) -> list[Gathered]:
         """The same, of what is computed from the same rows these alone: of `out` and `2 * out`, `out`."""
-        rows = {node: each for node, each in found.items() if each.placement == Shard(0)}
+        rows = {each.node: each for each in found if each.placement == Shard(0)}
         chains = {node: self._chain(node, each.source) for node, each in rows.items()}
-        fewer: dict[ast.expr, Gathered] = {node: each for node, each in found.items() if node not in rows}
+        fewer: dict[ast.expr, Gathered] = {each.node: each for each in found if each.placement != Shard(0)}
         for node, each in rows.items():
             others = {key for other, chain in chains.items() if other is not node for key in chain}
             reads = next((reads for key, reads in chains[node].items() if key in others), [node])
@@ -239,7 +239,10 @@ class Gathering:
             if cls in ALIGNING:
                 rows = [op for op in whole if self._keeps_rows(op)]
                 own = [op for op, lying in read.items() if isinstance(lying, Shard)] if rows else []
-                found += [user] if own and any(now.sizes.get(op) is None for op in [*rows, *own]) else []
+                counts = any(map(counts_samples, read.values()))  # `weight / weight.sum() * len(weight)`
+                found += (
+                    [user] if rows and counts or own and any(now.sizes.get(op) is None for op in [*rows, *own]) else []
+                )
             elif cls in SIZING and not user.inputs[0].operations.isdisjoint(whole):
                 slices = [bound for op in read if op.name == "builtins.slice" for bound in op.inputs]
                 told_by = [*slices, *user.inputs[1:]]

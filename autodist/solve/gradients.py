@@ -119,8 +119,7 @@ class Gradients:
             first: dict[Key, Mend] = {(type(each), each.node): each for each in firsts}
             fresh = {key: each for key, each in first.items() if key not in found and key not in before}
             if gathers and fresh:
-                found |= fresh
-                rows = self._gathering.fewest({each.node: each for each in found.values()})  # type: ignore[misc]
+                rows = self._gathering.fewest([e for e in (found | fresh).values() if isinstance(e, Gathered)])
                 found = {(Gathered, each.node): each for each in rows}
                 self._losses.plan = plan
                 self._take(rows)
@@ -228,7 +227,11 @@ class Gradients:
             for op in self._program.at(each.node).operations
             if isinstance(self._lies(op), Partial)
         }
-        losses.replan(made_global(cuts, self._program, losses.plan), placed)
+        plan = losses.plan
+        for scale in sorted({getattr(each.placement, "exponent", 0) for each in cuts}) or [0]:
+            alike = [each for each in cuts if getattr(each.placement, "exponent", 0) == scale]
+            plan = made_global(alike, self._program, plan, Replicate(scale))
+        losses.replan(plan, placed)
 
     def _weighed(self, node: ast.AST, means: list[Operation]) -> Weighed | None:
         """A mean whose divisor the source tells. What some ranks may not compute, or not as often, is left as it is:

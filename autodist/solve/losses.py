@@ -20,7 +20,7 @@ from autodist.placement.propagate import propagate
 from autodist.placement.samples import COUNTING
 from autodist.program import SAMPLE, Operation, Program, Region, closure, held, joined
 from autodist.solve.sizes import first_slice
-from autodist.solve.steps import Steps, given
+from autodist.solve.steps import given, steps_of
 from autodist.source import Source
 
 ROUNDS = 6
@@ -49,7 +49,7 @@ class Losses:
     nothing is to be assumed (``assumes``)."""
 
     def __init__(self, program: Program, plan: Plan, catalog: Catalog, assumes: bool = True) -> None:
-        self._program, self._catalog, self.steps = program, catalog, Steps(program)
+        self._program, self._catalog, self.steps = program, catalog, steps_of(program)
         self.backward = self.steps.backward
         self.ends = {op for each in self.backward for op in held(joined(each.inputs[:1]))}
         self.plan, self.assumed = plan, set[Operation]()
@@ -78,13 +78,6 @@ class Losses:
             for each, lies in lying
             if lies is not None
         ]
-
-    def is_exact(self, node: ast.AST) -> bool:
-        """Whether it is known that the losses of a backward pass are sums or means over the ranks, or the same."""
-        lying = self.of(node)
-        ends = [op for each in self.backward if each.node is node for op in held(joined(each.inputs[:1]))]
-        known = bool(lying) and all(each in (MEAN, SUM, SAME) for each in lying)
-        return known and self.assumed.isdisjoint(closure(ends, given))
 
     def _goes_round_with(self, backward: Operation) -> bool:
         """Whether a backward pass is run in each round of the loops that take the samples which its loss is of."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from autodist import operations
 from autodist.program import Operation, Program, Region, Value, closure, held
@@ -26,6 +26,12 @@ LOADED = ("loader", "sample", "iterate", "range")
 """Beginnings of the names of operations that give something else in each step."""
 GRADIENTS = (".grad", "autograd.grad", ".backward")
 """Ends of the names of operations that give gradients."""
+
+
+@lru_cache(maxsize=2)
+def steps_of(program: Program) -> Steps:
+    """The steps of a program, which does not change any more: found once for all that asks for them."""
+    return Steps(program)
 
 
 class Steps:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence as Row
 from typing import Any
 
-from autodist.program import EMPTY, FUNCTION, Value, constant, held, joined
+from autodist.program import EMPTY, FUNCTION, GRADIENT, Value, constant, held, joined
 from autodist.source import all_of
 from autodist.trace.attributes import PASSES
 from autodist.trace.calls import REST, Calls, Keywords
@@ -389,9 +389,11 @@ class Objects(Calls):
             ctx = self.make(node, lambda n, g: ctx, "ctx")
             with self.within("with", node, frame, thing(External(FUNCTION))):  # whose gradients are those of `backward`
                 result = self._static(cls, "forward", node, frame, [thing(ctx), *inputs], keywords)
-            apart = self.told_apart((node, "backward"))
-            with apart, self.within("with", node, frame, thing(External("torch.no_grad"))):
-                gradient = self.record("torch.ones_like", node, frame, [result], tag="gradient")
+            apart, own = self.told_apart((node, "backward")), thing(External(FUNCTION)) | thing(
+                External("torch.no_grad")
+            )
+            with apart, self.within("with", node, frame, own):
+                gradient = self.record(GRADIENT, node, frame, [result])
                 back = self._static(cls, "backward", node, frame, [thing(ctx), gradient], {})
             gradients = Value(back.operations | {op for each in back.things for op in held(thing(each))})
             return result if result.things else self.record(FUNCTION, node, frame, [result, gradients])

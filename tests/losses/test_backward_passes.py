@@ -166,6 +166,7 @@ for x, y in loader:
     [
         ("g - g.mean(0)", "return g - SumOverRanks.apply(g.mean(0)) / dist.get_world_size()"),
         ("g - g.sort(0)[0]", "Centre.apply(RowsOfAllRanks.apply(model(x)))"),
+        ("g / (g.sum() + 5)", "Centre.apply(RowsOfAllRanks.apply(model(x)))"),
         ("0.5 * g", "return 0.5 * g"),
     ],
 )
@@ -173,4 +174,12 @@ def test_gradients_of_samples_that_meet_in_a_backward_pass(tmp_path: Path, answe
     """A function's own backward pass is as much of the loss as its forward pass."""
     text, said = converted(tmp_path, CENTRED.format(answer=answer))
     assert expected in text and "AD602" not in said
-    assert ("return x - SumOverRanks.apply(x.mean(0))" in text) == ("sort" not in answer)
+    assert ("return x - SumOverRanks.apply(x.mean(0))" in text) == ("Rows" not in expected)
+
+
+def test_gradients_for_several_inputs_of_a_function(tmp_path: Path) -> None:
+    """Of rows for the samples, and a sum over them for the weights."""
+    text = CENTRED.replace("forward(ctx, x):", "forward(ctx, x, w):").replace("x - x.mean(0)", "x @ w")
+    text = text.format(answer="g, g.t() @ g").replace("Centre.apply(model(x))", "Centre.apply(model(x), torch.eye(3))")
+    after, said = converted(tmp_path, text)
+    assert "RowsOfAllRanks" not in after and "SumOverRanks" not in after and "AD602" not in said

@@ -261,3 +261,44 @@ def test_samples_that_are_taken_of_what_the_model_gave(tmp_path: Path) -> None:
     step = "first, others = out[:shots], out[shots:]\nloss = F.cross_entropy(-torch.cdist(others, first), y[shots:])"
     after, said = loss_of(tmp_path, f"shots = 3\n{step}")
     assert "out = RowsOfAllRanks.apply(model(x))" in after and "AD602" not in said
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "loss = torch.pdist(out).mean()\nfor i in range(len(x)):\n"
+        "    loss = loss + 0.9**i * F.cross_entropy(out[i : i + 1], y[i : i + 1]) / len(x)",
+        "loss = torch.cdist(out, out).mean()\nfor i, (o, t) in enumerate(zip(out, y)):\n"
+        "    loss = loss + 0.9**i * (o[t] - 1).pow(2) / len(x)",
+    ],
+)
+def test_rows_that_are_gathered_number_no_others(tmp_path: Path, step: str) -> None:
+    """What is gathered for one part of a loss makes the numbers of samples in another part none of all ranks."""
+    _, said = loss_of(tmp_path, step)
+    assert "AD602 i is the number of a sample in its batch" in said
+
+
+def test_rows_of_a_comprehension_are_gathered_within(tmp_path: Path) -> None:
+    step = f"zs = [out, out * 0.5]\nloss = {PLAIN} + sum(torch.cdist(z, z).max() for z in zs)"
+    code, _ = loss_of(tmp_path, step)
+    assert "all_z" not in code and "sum(torch.cdist(RowsOfAllRanks.apply(z), RowsOfAllRanks.apply(z))" in code
+
+
+def test_weights_of_a_batch_are_normalised_to_that_of_all_ranks(tmp_path: Path) -> None:
+    """Their number is that of all rows, too."""
+    step = (
+        "weight = 1 / (1 + out.detach().abs().sum(1))\nweight = weight / weight.sum() * len(weight)\n"
+        f"loss = (weight * {APART}).mean() + torch.pdist(out).mean()"
+    )
+    code, said = loss_of(tmp_path, step)
+    assert "weight = RowsOfAllRanks.apply(weight)\n        weight = weight / weight.sum() * len(weight)\n" in code
+    assert "AD602" not in said
+
+
+def test_what_is_shown_leaves_the_gradients_of_a_function_alone(tmp_path: Path) -> None:
+    """A function of losses that is also called for a print: gathered inside of it, rows would have no gradients."""
+    helper = "def pairs(z):\n    return torch.pdist(z).mean()\n\n\nloader"
+    text = SCRIPT.replace("loader", helper, 1).replace("{step}", f"loss = {PLAIN} + pairs(out)")
+    code, said = converted(tmp_path, text + "    print(pairs(out.detach()).item())\n")
+    assert "return torch.pdist(z).mean()" in code and "pairs(RowsOfAllRanks.apply(out))" in code
+    assert "gather_rows" in code or "AD601 reports" in said

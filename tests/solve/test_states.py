@@ -150,7 +150,7 @@ memory = torch.zeros(64, 3)"""
         ("ctx.memory[y] = ctx.x", ["y", "ctx.x"]),
         ("ctx.memory.index_copy_(0, y, F.normalize(ctx.x, dim=1))", ["y", "F.normalize(ctx.x, dim=1)"]),
         ("ctx.memory.add_(0.1 * ctx.x.mean(0))", ["0.1 * ctx.x.mean(0)"]),
-        ("ctx.memory.add_(gradient.mean(0))", ["gradient.mean(0)"]),
+        ("ctx.memory.add_(gradient.mean(0))", []),  # N times that of the batch: nothing makes it so
         ("ctx.memory.mul_(0.99)", []),
     ],
 )
