@@ -26,7 +26,7 @@ from autodist.analyze.losses import gathered_rows, whole_losses, without_sums
 from autodist.analyze.modules import uncovered
 from autodist.analyze.picked import steps_on_parts
 from autodist.analyze.reductions import losses, placed, reduced, terms
-from autodist.analyze.refusals import in_batch_negatives, refusals_of, unfinished, unshared_output
+from autodist.analyze.refusals import in_batch_negatives, meeting, refusals_of, unfinished, unshared_output
 from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Evaluation, Strategy
 from autodist.fsdp import meta, sharding, shards, weights
@@ -38,6 +38,7 @@ from autodist.origins import roots
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, TrainingScript, Weighed
+from autodist.solve.gathering import PASSES
 from autodist.solve.losses import Losses
 from autodist.source import Source, shortened
 from autodist.spread import CROSS
@@ -118,22 +119,27 @@ def _chosen(
     told = False
     for assumes in (True, False):  # that what is not known computes each sample apart from the others
         unsettled = _unsettled(script, run)
-        found = gathered_rows(run, again.program, lying(assumes=assumes), unsettled) if unsettled else []
-        if found and (rows := pairing.kept(found, first, planned)):
+        if not unsettled:
+            break
+        lost = lying(assumes=assumes)
+        meets = _first_pair(run) is not None or lost.met_at() is not None
+        found = gathered_rows(run, again.program, lost, unsettled)
+        if found and (rows := pairing.kept(found, first, planned, meets)):
             other, gathered, _ = modelled(rows)
             refused = refused or (None if other.trains else other)
             paired = _parts_pairs(run, gathered)
             if other.trains >= script.trains and (paired or len(_warned(other)) <= len(_warned(script))):
                 script, run, told = other, gathered, told or paired
-    if not told and _unsettled(script, run):
-        other, gathered = _by_values(first, script, run, planned, lambda rows: modelled(rows)[:2])
-        refused = refused or (None if other.trains else other)
-        fewer = _parts_pairs(run, gathered) or len(_unsettled(other, gathered)) < len(_unsettled(script, run))
-        if other.trains >= script.trains and fewer:
-            script, run = other, gathered
     pair = _first_pair(run)
-    refusal = TrainingScript(project, first.values, concerns=(in_batch_negatives(pair, run),)) if pair else None
-    return script if refusal is None else refused or refusal
+    concern = in_batch_negatives(pair, run) if pair else None
+    if concern is None and script.trains and _warned(script):
+        met = losses(again.program, run, run.plan).met_at()
+        if met is not None and isinstance(met.node, ast.expr):
+            inside = any(getattr(each.function, "name", "") in PASSES for each in met.region.around())
+            concern = meeting(met.source, met.node, along=inside)
+    if concern is None:
+        return script
+    return refused or TrainingScript(project, first.values, concerns=(concern,))
 
 
 def _first_pair(run: Interpreter) -> Event | None:
@@ -144,29 +150,6 @@ def _first_pair(run: Interpreter) -> Event | None:
 def _parts_pairs(run: Interpreter, gathered: Interpreter) -> bool:
     """Whether no loss compares the samples of a rank any more that did so before."""
     return _first_pair(run) is not None and _first_pair(gathered) is None
-
-
-def _by_values(
-    first: Interpreter,
-    script: TrainingScript,
-    run: Interpreter,
-    planned: Callable[[frozenset[ast.expr]], Interpreter],
-    modelled: Callable[[tuple[Reduction, ...]], tuple[TrainingScript, Interpreter]],
-) -> tuple[TrainingScript, Interpreter]:
-    """The same by what values are, where placements do not tell how losses lie: sizes of data sets are not known."""
-    bare = planned(frozenset())
-    unsettled = frozenset(_unsettled(script, run))
-    found = pairing.gathered(bare, planned)
-    if not found and _first_pair(run) is None:
-        found = pairing.gathered(bare, planned, unsettled)
-    other, gathered = modelled(found) if found else (script, run)
-    if found and (not other.trains or len(_warned(other)) <= len(_warned(script))):
-        return other, gathered
-    if _first_pair(run) is None and _warned(script) and (found := pairing.outputs_gathered(bare, planned, unsettled)):
-        other, gathered = modelled(found)
-        if not other.trains or len(_warned(other)) < len(_warned(script)):
-            return other, gathered
-    return script, run
 
 
 def _warned(script: TrainingScript) -> set[ast.AST]:

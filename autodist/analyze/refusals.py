@@ -43,11 +43,7 @@ def in_batch_negatives(event: Event, run: Interpreter) -> Concern:
     """A loss over all pairs of a batch, or a model in which samples meet each other."""
     for inner in run.of("along_samples"):
         assert isinstance(inner.node, ast.expr)
-        message = (
-            f"{shortened(inner.source.code(inner.node))} goes along the axis of the samples, so that each meets the "
-            "others of its batch, of which a rank sees only its own share; if that is not meant, put the samples first"
-        )
-        return Concern("AD906", inner.source, inner.node, message, Severity.REFUSAL)
+        return meeting(inner.source, inner.node, along=True)
     met = _meeting(event, run)
     if met is None:
         message = (
@@ -56,17 +52,27 @@ def in_batch_negatives(event: Event, run: Interpreter) -> Concern:
         )
         return Concern("AD906", event.source, event.node, message, Severity.REFUSAL)
     assert isinstance(met.node, ast.expr)
-    code = shortened(met.source.code(met.node))
+    return meeting(met.source, met.node)
+
+
+def meeting(source: Source, node: ast.expr, along: bool = False) -> Concern:
+    """Where the samples of a batch meet each other, and no rows are gathered: ``along`` their axis, in a model."""
+    code = shortened(source.code(node))
     message = (
         f"{code} lets each sample of a batch meet the others, and the loss is computed from it: a rank has only its "
         "own share of them, so that it would be another loss; gather what it is computed from by hand, from all ranks"
     )
-    if isinstance(met.node, ast.Call) and last_name(met.node.func) in LAYING_OUT:
+    if isinstance(node, ast.Call) and last_name(node.func) in LAYING_OUT:
         message = (
             f"cannot tell along which axis the samples lie after {code}, and whether they meet in the loss: a rank has "
             "only its own share of them; keep the samples along the first axis"
         )
-    return Concern("AD906", met.source, met.node, message, Severity.REFUSAL)
+    elif along:
+        message = (
+            f"{code} goes along the axis of the samples, so that each meets the others of its batch, of which a rank "
+            "sees only its own share; if that is not meant, put the samples first"
+        )
+    return Concern("AD906", source, node, message, Severity.REFUSAL)
 
 
 def _meeting(loss: Event, run: Interpreter) -> Event | None:

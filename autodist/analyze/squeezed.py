@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from autodist.interpreter import Event, Interpreter
 from autodist.rule import Severity
 from autodist.script import Concern, Loader, Site
+from autodist.source import operands
 from autodist.spread import ROWS
 from autodist.values import NOTHING, Object, Value
 
@@ -27,7 +28,7 @@ def in_small_batches(run: Interpreter, loaders: Iterable[Loader], named: Iterabl
     if not any(isinstance(size, int) and 1 < size <= FEW for size in sizes):
         return
     for node, events in _by_node(run).items():
-        if node not in known and events[0].detail.const not in (1, 0):
+        if node not in known and _axes(node, run) not in (1, 0):
             message = (
                 "drops the axis of the samples as well where a rank has a single one, as of a batch of as many samples "
                 "as there are ranks: name the axis, `squeeze(1)`"
@@ -45,7 +46,7 @@ def _by_node(run: Interpreter) -> dict[ast.AST, list[Event]]:
 def _is_column(node: ast.AST, events: list[Event], run: Interpreter) -> bool:
     """Whether there are two axes wherever a script comes there, of a tensor of torch, and never one sample alone:
     evaluations of one sample at a time may want a number."""
-    if any(each.detail.const != 2 for each in events):
+    if _axes(node, run) != 2:
         return False
     if not all(each.value.models or each.inside_forward or any(_loaders(each.value)) for each in events):
         return False
@@ -56,6 +57,11 @@ def _is_column(node: ast.AST, events: list[Event], run: Interpreter) -> bool:
         return True
     whole = (e for e in run.of("forward") if not (e.inside_forward or e.detail.spread.is_local))
     return all(_are_several(each.detail) for each in whole)
+
+
+def _axes(node: ast.AST, run: Interpreter) -> int | None:
+    given = [e for e in operands(node) if not run.values.get(e, NOTHING).things] if isinstance(node, ast.expr) else []
+    return run.axes(given[0]) if given else None
 
 
 def _are_several(value: Value) -> bool:

@@ -13,7 +13,7 @@ from autodist.interpreter.questions import last_part, one_of, under_samples
 from autodist.interpreter.words import SPLITTING
 from autodist.source import all_of
 from autodist.spread import COUNT, LOCAL, ROWS, SAME, Spread, combine, spread_of
-from autodist.tensors import axes, mixing, operations, picking
+from autodist.tensors import mixing, operations, picking
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -78,9 +78,7 @@ class Contents(Loaders, ByTurn):
             return part
         if loader is not None and collation.unevenness(self._collated(loader), key) is collation.Rows.PADDED:
             part = part.but(origins=part.origins | {Trimmed(loader.node, loader.source, padded=True)})
-        if part.spread is not ROWS:
-            return part
-        return part.but(axes=axes.of_field(loader, key) if loader is not None else None)
+        return part
 
     def _fields(self, batch: Value) -> dict[collation.Key, Value]:
         """The parts of a batch, where they do not all lie along its first axis."""

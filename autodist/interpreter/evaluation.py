@@ -16,7 +16,7 @@ from autodist.interpreter.single import Single
 from autodist.interpreter.words import COUNTING, CUTTING, REST, SIZES
 from autodist.source import all_of, counted_of, filled_in, first_index, last_name, operands, walk
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
-from autodist.tensors import axes, calls, crossing, operations, picking, shapes
+from autodist.tensors import axes, calls, operations, picking, shapes
 from autodist.tensors.named_axes import from_front
 from autodist.tensors.picking import FORMS
 from autodist.values import (
@@ -44,7 +44,6 @@ from autodist.values import (
     Turn,
     Value,
     Wrapped,
-    constant,
     is_chosen,
     union,
 )
@@ -191,24 +190,10 @@ class Evaluation(Single, Overloads):
         return value
 
     def _with_axes(self, node: ast.expr, value: Value, scope: Scope) -> Value:
-        """A value with as many axes as an operation makes; or what pairs the samples of a batch with each other, since
-        the operands have different numbers of axes."""
+        """A value with as many axes as an operation makes."""
         if isinstance(node, ast.Call) and calls.is_entered(node, self._lately):
             return value
         self._note_squeezed(node, value, scope)
-        given = axes.compared(node, self._names_of)
-        compared = [each for each in map(self._lately, given) if not each.things]
-        known = {each.axes for each in compared if each.spread is ROWS and each.axes}
-        if len(known) > 1:
-            return value.computed(CROSS)
-        if known == {1} and len(given) == 2 and any(map(self._is_wide_column, given)):
-            return value.computed(CROSS)
-        if len(given) == 2 and self._differ_by_an_axis(*given):
-            return value.computed(CROSS)
-        if isinstance(node, ast.Call) and self._lie_apart(given, crossing.joined(node)):
-            return value.computed(CROSS)
-        if known <= {2} and len(given) == 2 and not self._no_grad and self._may_lack_axis(*given):
-            self.event("unfollowed", node, scope, value)
         if value.things or value.spread not in (ROWS, Spread.COLUMNS) or value.axes is not None:
             return value
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Call) and self._gives_pair(node.value):
@@ -228,81 +213,6 @@ class Evaluation(Single, Overloads):
             found = None
         return value if found is None else value.but(axes=found)
 
-    def _lie_apart(self, given: list[ast.expr], joined: list[ast.expr]) -> bool:
-        """Whether the samples of two operands lie along different axes: of those that are compared, where an axis was
-        put ahead of them, and of those that are joined, which have the same axes."""
-        found = [
-            {held.spread for held in map(self._lately, each) if not held.things} >= {ROWS, Spread.COLUMNS}
-            for each in (given, joined)
-        ]
-        return found[1] or found[0] and crossing.sets_apart(given, self._lately)
-
-    def _differ_by_an_axis(self, left: ast.expr, right: ast.expr) -> bool:
-        """Whether a number for each of a batch meets a column of embeddings of the same, however many axes these have:
-        `(a(i) * b(j)).sum(1) + bias(i)`."""
-        sides = [self._lately(each) for each in (left, right)]
-        if any(each.spread is not ROWS or each.things or each.axes is not None for each in sides):
-            return False
-        if not any(self._widths(each) == {1} for each in (left, right)):
-            return False
-        one, other = (self._steps_from(each) for each in (left, right))
-        return any(steps != other[field] for field, steps in one.items() if field in other)
-
-    def _steps_from(self, node: ast.expr, depth: int = 10) -> dict[str, int]:
-        """How many axes more or fewer than fields of a batch something has that is computed from them."""
-        value = self._lately(node)
-        made = [each for _, each in value.made if each is not node]
-        if not depth or value.spread is not ROWS or value.things:
-            return {}
-        if isinstance(node, ast.BinOp) and not isinstance(node.op, ast.MatMult):
-            sides = [self._steps_from(each, depth - 1) for each in (node.left, node.right)]
-            return {field: max(s[field] for s in sides if field in s) for field in sides[0] | sides[1]}
-        if isinstance(node, ast.Call):
-            layers = objects_called(self._lately(node.func))
-            if layers and all(each.cls is None for each in layers) and len(node.args) == 1:
-                given = node.args[0]
-                outputs = {axes.through(each, ANY, self.given_axes) for each in layers}
-                found = outputs.pop() if len(outputs) == 1 else None
-            elif not layers and isinstance(node.func, ast.Attribute) and operands(node):
-                of_library = last_name(node.func.value) in axes.MODULES
-                given = node.args[0] if of_library and node.args else operands(node)[0]
-                found = axes.computed(node, lambda each: ANY if each is given else None)
-            else:
-                return self._steps_from(made[0], depth - 1) if len(made) == 1 else {}
-            inner = self._steps_from(given, depth - 1)
-            # a number far from it is that of a view or a convolution
-            near = found is not None and abs(found - ANY) < ANY // 2
-            return {field: steps + found - ANY for field, steps in inner.items()} if near and found else {}
-        if isinstance(node, ast.Name) and len(made) == 1:
-            return self._steps_from(made[0], depth - 1)
-        return {node.id: 0} if isinstance(node, ast.Name) and not made and not value.models else {}
-
-    def _may_lack_axis(self, left: ast.expr, right: ast.expr) -> bool:
-        """Whether a column that a model gives, (n, 1), meets numbers of a batch that may lie along one axis, (n)."""
-        sides = ((left, right), (right, left))
-        return any(
-            self._is_as_loaded(other) and self._lately(one).models and self._widths(one) == {1} for one, other in sides
-        )
-
-    def _is_wide_column(self, node: ast.expr) -> bool:
-        """Whether a model gives it as one number for each sample, on an axis behind others of which nothing is told."""
-        value = self._lately(node)
-        return value.axes is None and value.spread is ROWS and bool(value.models) and self._widths(node) == {1}
-
-    def _is_as_loaded(self, node: ast.expr) -> bool:
-        """Whether it is a field of a batch that was read from a file: nothing tells how many axes it has."""
-        value = self._lately(node)
-        if value.spread is not ROWS or value.things or value.models or value.axes is not None:
-            return False
-        loaders = [each for each in value.origins if isinstance(each, Object) and "loader" in each.roles]
-        if not loaders or not all(map(axes.is_read, loaders)):
-            return False
-        if isinstance(node, ast.Call):
-            alike = isinstance(node.func, ast.Attribute) and node.func.attr in axes.ALIKE
-            return alike and self._is_as_loaded(node.func.value)  # type: ignore[attr-defined]
-        told = {each for each in value.made if each[1] is not node}
-        return isinstance(node, (ast.Name, ast.Subscript)) and all(self._is_as_loaded(each) for _, each in told)
-
     def _takes_one(self, node: ast.Subscript) -> bool:
         """Whether an index takes one of the samples, `out[0]`, whose axes are laid beside those of each other one."""
         first = first_index(node)
@@ -314,8 +224,7 @@ class Evaluation(Single, Overloads):
             return
         given = [each for each in operands(node) if not self._lately(each).things]
         if len(given) == 1:
-            known = 2 if self._is_column(given[0]) else self._lately(given[0]).axes
-            self.event("squeezed", node, scope, value, constant(known))
+            self.event("squeezed", node, scope, value)
 
     def _is_column(self, node: ast.expr) -> bool:
         """Whether a layer gives one number for each sample, on an axis of their own: `nn.Linear(n, 1)(x)`."""
@@ -335,12 +244,6 @@ class Evaluation(Single, Overloads):
     def _axes_of(self, node: ast.expr) -> int | None:
         value = self._lately(node)
         return 0 if isinstance(value.const, (int, float)) and not isinstance(value.const, bool) else value.axes
-
-    def _names_of(self, call: ast.Call) -> set[str]:
-        """What is called, by its name in a library, or in the source."""
-        things = self._lately(call.func).things
-        names = {t.name.rpartition(".")[2] for t in things if isinstance(t, (External, Object))}
-        return names or {last_name(call.func)}
 
     def _counts_some(self, node: ast.expr, value: Value) -> bool:
         """Whether it is a number of rows of which ranks have more or fewer: `out[mask].size(0)`, `len(data.x)`."""

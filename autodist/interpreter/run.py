@@ -61,6 +61,11 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
         of = self.placements.of
         return [of[each] for each in given if each in of]
 
+    def axes(self, node: ast.AST) -> int | None:
+        """How many axes an expression has, as far as the program graph tells."""
+        sizes = self.placements.size(self.runs.program.at(node))
+        return None if sizes is None else len(sizes)
+
     def _is_told(self, node: ast.AST) -> bool:
         """Whether the graph tells how an expression lies: it may not come to code that a run comes to, and knows of
         whole data and batches of which a rank takes its share only where they are computed with."""

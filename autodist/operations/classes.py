@@ -56,11 +56,15 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     # samples
     "per_sample": (
         "computes each sample apart: the first axis, or all but the last few; mixes: how many; shape: the argument "
-        "that is as long; samples: how many operands hold samples",
-        {"mixes": int, "shape": int, "samples": int},
+        "that is as long; samples: how many operands hold samples; width: the layer's argument that tells how many "
+        "numbers it gives along the first axis that it mixes, at: its position, if not the second",
+        {"mixes": int, "shape": int, "samples": int, "width": str, "at": int},
     ),
     "decomposition": ("computes of each matrix, the last two axes, apart what no sum of samples gives: `svd`", {}),
-    "sequence": ("computes each sequence of a batch apart; batch_first: the argument's position", {"batch_first": int}),
+    "sequence": (
+        "computes each sequence of a batch apart; batch_first: the argument's position; width: as of per_sample",
+        {"batch_first": int, "width": str},
+    ),
     "batch_statistic": ("normalises by the mean and variance over the batch, while training", {"training": int}),
     "loss": ("compares two tensors number by number; reduction: the argument's position", {"reduction": int}),
     "sample_loss": (
@@ -84,6 +88,12 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     ),
     "rank": ("is another number on each rank", {}),
     # sizes, draws, containers
+    "table": (
+        "reads or takes apart a table that all ranks have, and gives as many axes as the first operand; axes: so many; "
+        "most: so many at most; gives: those of each of several, where the keyword told is given; halves: two of each "
+        "operand",
+        {"axes": int, "most": int, "gives": list, "told": str, "halves": bool},
+    ),
     "length": ("gives the size of an axis, or with `all` the number of all numbers", {**AXIS, "all": bool}),
     "fact": ("says what data do not change (a type, a number of axes), or gives nothing", {}),
     "fill": ("makes a tensor of one number, of the sizes that it is given", {}),

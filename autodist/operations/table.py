@@ -27,7 +27,7 @@ ELSEWHERE = {
     "numpy.random.Generator": ("numpy.random",),
     "numpy.random.RandomState": ("numpy.random",),
     "random.Random": ("random",),
-    METHODS: ("torch", "numpy.ndarray"),
+    METHODS: ("torch", "numpy.ndarray", "pandas.DataFrame"),
 }
 """Where else the methods of generators, and of tensors and arrays, have a line: functions of the same names."""
 

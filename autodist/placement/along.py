@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autodist.placement.by_number import NONLINEAR, aligned, partials
+from autodist.placement.by_number import NONLINEAR, PAIRED, aligned, partials
 from autodist.placement.call import Call
 from autodist.placement.lattice import (
     Partial,
@@ -146,6 +146,8 @@ def stack(call: Call) -> Placement:
 
 
 def _alike(call: Call) -> Placement:
+    if len({each.shard for each in call.operands} - {None}) > 1:
+        return call.paired(PAIRED)
     found = call.first.placement
     for each in call.operands[1:]:
         found = join(found, each.placement)

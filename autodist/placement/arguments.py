@@ -31,6 +31,8 @@ LEAVING_OUT = ("weight", "ignore_index")
 """The options by which a loss is a mean over other numbers than those of its samples."""
 OPTIONS = {"weight": "weight", "ignore_index": "ignored"}
 """Where the table says at which place a loss takes them."""
+WIDER = frozenset(["bidirectional", "proj_size"])
+"""The options by which a recurrent layer gives more or fewer numbers than it is told."""
 WITH_AXES = frozenset("permute transpose movedim flatten squeeze unsqueeze".split())
 
 
@@ -133,7 +135,7 @@ def operands(operation: Operation, known: operations.Operation) -> Iterator[Valu
     if known.cls == "sequence":
         yield from given[: 3 if known.short == "MultiheadAttention" else 1]
         return
-    if known.short in ("to", "cuda", "type", "type_as"):  # where or in which type it is held is no number of it
+    if known.short in ("to", "cuda", "type", "type_as", "astype"):  # where or in which type it is held
         yield from given[:1]
         return
     first = known.cls not in (
@@ -205,8 +207,19 @@ def call(operation: Operation, known: operations.Operation) -> Call:
         training=False,  # statistics of batches are those of all ranks
         batch_first=any(_is_true(each) for each in _settings_of("batch_first", settings, operation)),
         is_told=_is_told(operation, known),
+        width=_width(operation, known),
         leaves_out=any(is_set(option(operation, known, each)) for each in LEAVING_OUT),
     )
+
+
+def _width(operation: Operation, known: operations.Operation) -> int | None:
+    """How many numbers a layer gives along the axis that it computes, if it is told: `nn.Linear(8, 3)`"""
+    name, at = str(known.parameters.get("width", "")), known.parameters.get("at", 1)
+    made = operation.owner
+    if made is not None and known.cls == "sequence" and (made.inputs[5:] or WIDER & made.keywords.keys()):
+        return None
+    told = operation.owner.argument(name, at) if name and operation.owner is not None else None
+    return told.constant if told is not None and type(told.constant) is int else None
 
 
 def option(operation: Operation, known: operations.Operation, name: str) -> Value | None:
@@ -347,5 +360,5 @@ def _size(value: Value) -> int | None:
 def _counts(operation: Operation) -> bool:
     """Whether it is a size, or a product that has one first: `len(x) * length`."""
     if operation.name == "operator.mul":
-        return any(map(_counts, operation.inputs[0].operations))
+        return any(_counts(each) for value in operation.inputs for each in value.operations)
     return operation.name in ("torch.Tensor.size", "builtins.len", "getitem")

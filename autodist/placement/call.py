@@ -50,6 +50,8 @@ class Call:
     """Whether it is given the argument that the table names."""
     leaves_out: bool = False
     """Whether a loss leaves out or weighs targets: `ignore_index=0`, or weights of classes, which are no operand."""
+    width: int | None = None
+    """How many numbers a layer gives along the axis that it computes."""
     numbers: bool = False
     """Whether it is given numbers that samples hold, as of their classes, to take others by."""
     parameters: Mapping[str, object] = field(default_factory=dict)

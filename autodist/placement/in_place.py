@@ -6,13 +6,13 @@ from autodist import operations
 from autodist.placement import arguments
 from autodist.placement.call import Call
 from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, counted
-from autodist.placement.reading import Reading
+from autodist.placement.measures import Measures
 from autodist.placement.shapes import Sizes
 from autodist.placement.subscripts import subscript
 from autodist.program import VIEWS, Operation, Value, held
 
 
-class InPlace(Reading):
+class InPlace(Measures):
     """Placements of what holds other numbers than before."""
 
     def _stored(self, operation: Operation) -> tuple[Placement | None, Sizes]:

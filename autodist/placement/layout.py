@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import prod
 
 from autodist.placement.along import OF_ALL, rows_of
@@ -10,6 +11,7 @@ from autodist.placement.lattice import Placement, Shard, share
 
 FIRST = " axes first"
 """Ends the name of an order in which other axes come before the samples'."""
+GROUPED = "it lays several samples of a rank into each row, or parts of them"
 WRITTEN = "it writes down the size of the whole batch, or lays samples of different ranks beside each other"
 
 
@@ -46,6 +48,9 @@ def view(call: Call) -> Placement:
     if shard is None:
         return call.first.placement
     before = call.first.sizes[:shard]
+    made = _made_of_each(call) if not shard and call.sizes[:1] == (-1,) else None
+    if made is not None:
+        return Shard(0, in_parts=made > 1) if made.denominator == 1 else call.apart(GROUPED)
     for at, size in enumerate(call.sizes):
         if size in (-1, None):
             fits = None not in before and prod(each or 0 for each in before) == prod(s or 0 for s in call.sizes[:at])
@@ -64,6 +69,14 @@ def view(call: Call) -> Placement:
                 return Shard(1, in_parts=merged)  # `scores.transpose(0, 1).reshape(classes, -1)`
             return Shard(at, in_parts=merged) if fits else _behind_others(call, at, len(call.sizes) - 1)
     return call.apart(WRITTEN)
+
+
+def _made_of_each(call: Call) -> Fraction | None:
+    """How many rows are made of each sample, if it is known how many numbers both have: a half of `x.view(-1, 16)`, of
+    samples of eight numbers."""
+    each, row = call.first.sizes[1:], call.sizes[1:]
+    numbers, of_row = (prod(n or 0 for n in sizes) for sizes in (each, row))
+    return Fraction(numbers, of_row) if numbers and of_row > 0 and OTHER_SIZE not in (*each, *row) else None
 
 
 def _behind_others(call: Call, at: int, kept: int) -> Placement:

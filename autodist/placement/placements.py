@@ -11,6 +11,7 @@ from autodist.placement.lattice import Placement, Replicate, join
 from autodist.placement.plan import Plan
 from autodist.placement.shapes import Sizes
 from autodist.program import VIEWS, Operation, Region, Value, held
+from autodist.trace.things import Sequence
 
 
 @dataclass
@@ -60,6 +61,12 @@ class Placements:
 
     def size(self, value: Value) -> Sizes:
         """Its sizes, as far as all that may give it agree on them."""
+        listed = [each for each in value.things if isinstance(each, Sequence)]
+        if listed and len(listed) == len(value.things) and not value.operations:
+            inner = {self.size(each.element) for each in listed if each.element.things}
+            if len(inner) == 1 and all(each.element.things for each in listed):  # rows of numbers
+                each = inner.pop()
+                return (None, *each) if each is not None else None
         inside = list(held(value)) if value.things else list(value.operations)
         found = {self.sizes.get(each) for each in inside if each in self.of}
         if not found or None in found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Sequence
 from dataclasses import replace
 
 from autodist.placement.by_number import NONLINEAR, add, partials
@@ -26,6 +27,27 @@ def pairwise(call: Call) -> Placement:
     """As a contraction, but not linear."""
     terms, left, _ = _read(call)
     return _multiplied(call, terms, left, linear=False)
+
+
+def contracted(call: Call, given: Sequence[tuple[int | None, ...] | None]) -> tuple[int | None, ...] | None:
+    """The sizes of a sum of products, as its letters tell them. A factor of which nothing is known is taken for a
+    matrix, which leaves as many axes; None where that of the first is not known."""
+    if given and given[0] is not None and None in given[1:]:
+        return (*given[0][:-1], None)
+    if None in given or len(given) != len(call.operands):
+        return None
+    operands = tuple(replace(each, sizes=sizes or ()) for each, sizes in zip(call.operands, given, strict=True))
+    try:
+        terms, left, _ = _read(replace(call, operands=operands))
+    except ValueError:
+        return None
+    if any(len(letters) != each.axes for letters, each in terms):
+        return None
+    sized: dict[str, int | None] = {}
+    for letters, each in terms:
+        for letter, size in zip(letters, each.sizes, strict=True):
+            sized[letter] = size if sized.get(letter, 1) == 1 else sized[letter]
+    return tuple(sized.get(letter) for letter in left)
 
 
 def _read(call: Call) -> tuple[list[tuple[str, Operand]], str, Operand | None]:

@@ -30,6 +30,8 @@ from autodist.placement.lattice import (
     piecewise,
     times,
 )
+from autodist.placement.layout import GROUPED
+from autodist.placement.measures import MAY_GROUP, MAY_LACK_AXIS
 from autodist.placement.opaque import WRAPPED, Opaque
 from autodist.placement.placements import Placements, joint
 from autodist.placement.plan import Plan, Sharded, changed
@@ -37,7 +39,7 @@ from autodist.placement.reading import SOURCES, is_list, shaped
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.sizes import AGAIN
 from autodist.placement.subscripts import subscript
-from autodist.placement.transfer import BETWEEN, FUNCTIONS, transfer
+from autodist.placement.transfer import BETWEEN, transfer
 from autodist.program import DRAWN, FUNCTION, GRADIENT, SAMPLE, Operation, Program, Value, closure, held, joined
 
 MOST_AXES = 5
@@ -204,6 +206,8 @@ class _Propagation(Opaque):
             return (shards[0] if shards else Replicate()), (None,) * len(told) or None
         if operation.name.endswith(OF_GRAPHS) and isinstance(self._operand(operation.inputs[0]), Shard):
             return Partial("sum", ROWS if operation.name.endswith("num_graphs") else ""), ()
+        if (sizes := self._of_table(operation)) != ():
+            return Replicate(), sizes
         name = (
             "operator.truediv"
             if operation.name == "operator.floordiv" and self._of_ranks(operation)
@@ -222,7 +226,7 @@ class _Propagation(Opaque):
         if (number := self._number_of_samples(operation)) is not None:
             return number, ()
         known = self._table.find("torch.Tensor.size" if name == "torch.Tensor.shape" else name)
-        if known is None or known.cls not in FUNCTIONS:
+        if known is None or known.cls == "table":
             return self._unknown(operation), () if operation.name.startswith("random.") else None
         if known.cls in BETWEEN:
             return transfer(known, Call(operation.name, ())), (
@@ -346,6 +350,8 @@ class _Propagation(Opaque):
         if placement is None:
             return None, None
         key = operation.inputs[1] if len(operation.inputs) > 1 else Value()
+        if (sizes := self._of_tables(operation, key)) is not None:
+            return placement, sizes
         if isinstance(placement, PerRank) and placement.blocks == COLUMNS and self._numbers_round(key, base):
             return self._operand(key), None
         shape = self._shape(base, operation)
@@ -442,6 +448,8 @@ class _Propagation(Opaque):
         if known.cls in ("loss", "sample_loss") and self._weighs_apart(operation, known):
             return PerRank(known.name, "it weighs samples by what each rank has of its own"), ()
         given = list(arguments.operands(operation, known))
+        if (own := self._numbers_of_own(known, given)) is not None:
+            return own, (None,) if own.rows else ()
         call = arguments.call(operation, known)
         if "ignored" in known.parameters and self._labels_left_out:
             call = replace(call, leaves_out=True)
@@ -455,6 +463,8 @@ class _Propagation(Opaque):
             return self._laid_together(operation, known, call)
         told = arguments.sizes_of(operation, known) if known.cls in arguments.SIZED else []
         rows = self._plan.counts(operation, told) if told else None
+        if known.cls == "view" and told[:1] and told[0].constant == -1 and self._operand(given[0]) == Shard(0):
+            rows = None  # whatever `x.view(-1, 8)` lays behind each other, it is not the samples
         for place, value in enumerate(given):
             placement = self._size_as(value, place == rows and known.cls in ("fill", "random"))
             if placement is None and value.operations:
@@ -485,6 +495,10 @@ class _Propagation(Opaque):
             operands, sizes = operands[known.parameters["of"] :], sizes[:1]  # `x.copy_(y)`
             if not operands:  # `x.fill_(0)`
                 return Replicate(), sizes[0]
+        if self._may_lack_axis(operation, known, given, sizes):
+            return PerRank(known.name, MAY_LACK_AXIS), () if known.cls == "loss" else None
+        if known.cls == "view" and self._may_group(given[0], sizes[0], told):
+            return PerRank(known.name, MAY_GROUP), result_sizes(known, operation.name, call, tuple(sizes))
         numbers = self._numbers(call, told, rows)
         call = replace(call, operands=tuple(operands), sizes=numbers, parameters=known.parameters)
         alike = all(each.placement == Replicate() for each in operands)
@@ -500,7 +514,10 @@ class _Propagation(Opaque):
         if known.parameters.get("compares") and not alike and all(map(is_list, operation.inputs)):
             return PerRank(known.name, "it compares lists of all samples"), ()
         if known.cls == "view" and isinstance(placement, Shard) and placement.axis < len(told):
-            if rows_told := counted(self._operand(told[placement.axis])):
+            rows_told = counted(self._operand(told[placement.axis]))
+            if rows_told.startswith(f"{ROWS} // ") and not placement.axis:  # `out.view(len(x) // 2, 2, -1)`
+                return call.apart(GROUPED), result_sizes(known, operation.name, call, tuple(sizes))
+            if rows_told:
                 placement = replace(placement, rows=rows_told)  # `torch.tensor(words).view(len(batch), -1)`
         if operation in self._cyclic and known.cls == "add":
             placement = self._accumulated(operation, call, placement)

@@ -12,6 +12,7 @@ from autodist.placement import arguments
 from autodist.placement.along import BY_PLACE
 from autodist.placement.call import OTHER_SIZE, ROWS, Call
 from autodist.placement.lattice import (
+    PARTS,
     PIECES,
     Each,
     Partial,
@@ -26,6 +27,7 @@ from autodist.placement.lattice import (
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
 from autodist.placement.shapes import Sizes
+from autodist.placement.sizes import AGAIN
 from autodist.placement.whole_numbers import WholeNumbers
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
 from autodist.trace.things import Mapping, Sequence, Stream
@@ -39,6 +41,8 @@ PACKING = ("pack_padded_sequence", "pack_sequence")
 """Names of what lays the words of all samples behind each other."""
 
 
+NUMBERING = frozenset("same linear elementwise add multiply divide".split())
+"""Classes of operations that compute with numbers, one by one."""
 MEASURING = frozenset("fill random arange view expand repeat unflatten per_sample index".split())
 """Classes of operations that take numbers for sizes and places."""
 
@@ -84,8 +88,20 @@ class Reading:
             return PerRank("builtins.set", "which of its elements are alike, all samples together tell")
         picked = self._picked(value) if value.things and not value.operations else ""
         if picked and found is None or isinstance(found, Each) and value.things and not value.operations:
-            return Shard(0, rows=self._rows_in(value))  # a list with one for each sample
+            return Shard(self._samples_deep(value), rows=self._rows_in(value))  # a list with one for each sample
         return found
+
+    def _samples_deep(self, value: Value) -> int:
+        """In which lists of lists there is one for each sample: those inside, in `[[s[t] for s in batch] for t in
+        range(6)]`"""
+        lists, depth = [each for each in value.things if isinstance(each, Sequence)], 0
+        while inner := [t for each in lists for t in each.element.things if isinstance(t, Sequence)]:
+            outside = {region for each in lists for region in each.guards}
+            loops = {region for each in inner for region in each.guards if region.kind == "loop"} - outside
+            if any(map(self._is_over_samples, loops)):
+                break
+            lists, depth = inner, depth + 1
+        return depth
 
     def _first(self, operation: Operation) -> Placement | None:
         """How the first operand of another operation lies for that."""
@@ -307,6 +323,21 @@ class Reading:
                     return shape
         return None
 
+    def _numbers_of_own(self, known: operations.Operation, given: Iterable[Value]) -> PerRank | None:
+        """What is computed from the number that a rank's sample has among its own, `0.5 * i`, or a list of these: the
+        sample has another number in the batch. To take the sample by it, or to compare it, says which one it is."""
+        for value in given:
+            listed = [
+                op for each in value.things for part in getattr(each, "contents", tuple)() for op in part.operations
+            ]
+            numbers = [*value.operations] or listed * (known.cls == "same")
+            counted_by = {self._found.of.get(each) for each in numbers if each.name == "range.index"}
+            loops = {each.loop for each in counted_by if isinstance(each, Each) and not each.loop.startswith(PARTS)}
+            if known.cls in NUMBERING and len(loops) == 1 and PIECES not in loops:
+                if all(each.name == "range.index" for each in numbers):
+                    return PerRank("range.index", AGAIN, rows="" if value.operations else loops.pop())
+        return None
+
     def _laid_together(
         self, operation: Operation, known: operations.Operation, call: Call
     ) -> tuple[Placement | None, Sizes]:
@@ -314,7 +345,8 @@ class Reading:
         sizes = self._found.size(operation.inputs[0])
         axis = call.axis if isinstance(call.axis, int) else 0
         if known.cls == "stack":
-            return Shard(axis, rows=self._rows_in(operation.inputs[0])), (*sizes[1:], None) if sizes else None
+            stacked = Shard(axis, rows=self._rows_in(operation.inputs[0]))
+            return stacked, (*sizes[1 : axis + 1], None, *sizes[axis + 1 :]) if sizes else None
         of = ",".join(sorted(f"%{each.number}" for each in held(operation.inputs[0])))
         each = sizes[axis + 1] if sizes is not None and len(sizes) > axis + 1 else None
         alike = each not in (None, OTHER_SIZE) or all(map(self._is_row, held(operation.inputs[0])))
@@ -393,14 +425,6 @@ class Reading:
 
     def _is_apart(self, value: Value) -> bool:
         return not isinstance(self._operand(value) or Replicate(), Replicate)
-
-    def _numbers(self, call: Call, told: list[Value], rows: int | None) -> tuple[int | None, ...]:
-        """The sizes that a tensor is given: None for the number of samples, or for what may be that."""
-        counts = [place == rows or bool(counted(self._operand(each))) for place, each in enumerate(told)]
-        if len(told) != len(call.sizes) or sum(counts) != 1:
-            return tuple(None if place == rows else size for place, size in enumerate(call.sizes))
-        sized = zip(call.sizes, counts, strict=True)
-        return tuple(None if count else OTHER_SIZE if size is None else size for size, count in sized)
 
     def _slice(self, operation: Operation) -> Placement:
         """`[start : start + n]`: places that begin where ranks have come to are each rank's own."""

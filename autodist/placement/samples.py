@@ -9,6 +9,7 @@ from autodist.placement.lattice import Partial, Placement, Replicate, Shard
 
 COUNTING = "what counts of "
 """Begins the name of what labels weigh that have weights, or of how many are not left out."""
+OF_TIME = "it takes the axis of the samples for time"
 BESIDE = "some operands have the samples of a rank, and others have not"
 
 
@@ -41,11 +42,7 @@ def sequence(call: Call) -> Placement:
     found = _shards(call, len(call.operands))
     batch = 0 if call.batch_first else 1
     one = call.first.axes < 3
-    return (
-        call.apart("it takes that axis for time")
-        if isinstance(found, Shard) and (one or found.axis != batch)
-        else found
-    )
+    return call.apart(OF_TIME) if isinstance(found, Shard) and (one or found.axis != batch) else found
 
 
 def batch_statistic(call: Call) -> Placement:

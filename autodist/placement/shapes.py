@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import TypeAlias
 
 from autodist.operations import Operation
-from autodist.placement.call import Call
+from autodist.placement.call import OTHER_SIZE, Call
 from autodist.placement.lattice import Shard
 from autodist.placement.layout import movedim, permute, squeezed, transpose
+from autodist.placement.products import contracted
 
 Sizes: TypeAlias = tuple[int | None, ...] | None
 """A number for each axis, None where it is unknown; None where the number of axes is."""
@@ -28,6 +30,9 @@ def result_sizes(operation: Operation, name: str, call: Call, given: tuple[Sizes
     if name in ONE or operation.cls == "length" and (call.axis is not None or operation.parameters.get("all")):
         return ()
     first = given[0] if given else None
+    if operation.cls == "sequence" and call.first.shard is not None:
+        axes = first if first is not None else (None, None, None)
+        return (*axes[:-1], call.width)
     if operation.cls in ALIKE:
         return _broadcast(given)
     if operation.cls == "reduction":
@@ -36,13 +41,17 @@ def result_sizes(operation: Operation, name: str, call: Call, given: tuple[Sizes
         one_each = operation.cls == "sample_loss" and first is not None and len(first) > 1
         return () if call.reduction != "none" else (first[0], *first[2:]) if first and one_each else first
     if operation.cls == "per_sample":
-        return _of_layer(operation, first)
-    if operation.cls in ("view", "expand", "repeat"):
+        return _of_layer(operation, call, first)
+    if operation.cls in ("expand", "repeat"):
+        return _repeated(operation.cls, call, first)
+    if operation.cls == "view":
         return tuple(None if each == -1 else each for each in call.sizes) or None
     if operation.cls == "fill" or operation.cls == "random":
         return call.sizes or None
     if operation.cls == "arange":
         return (None, None) if operation.short == "eye" else (None,)
+    if operation.cls in ("contraction", "pairwise"):
+        return contracted(call, given)
     return _moved(operation.cls, call, given)
 
 
@@ -73,14 +82,31 @@ def _reduced(call: Call, first: Sizes) -> Sizes:
     return tuple(size for at, size in enumerate(first) if at not in gone)
 
 
-def _of_layer(operation: Operation, first: Sizes) -> Sizes:
+def _repeated(cls: str, call: Call, first: Sizes) -> Sizes:
+    """The sizes of `x.expand(8, -1, 3)` and of `x.repeat(1, 2, 1)`, whose new axes come first."""
+    if first is None or len(call.sizes) < len(first):
+        return (None,) * len(call.sizes) or None
+    before = (1,) * (len(call.sizes) - len(first)) + first
+    pairs = zip(before, call.sizes, strict=True)
+    if cls == "expand":
+        return tuple(size if told == -1 else told for size, told in pairs)
+    return tuple(None if size is None or told in (None, OTHER_SIZE) else size * told for size, told in pairs)
+
+
+def _of_layer(operation: Operation, call: Call, first: Sizes) -> Sizes:
     mixes = operation.parameters.get("mixes")
-    if operation.short in ("Embedding", "EmbeddingBag", "embedding", "one_hot"):
-        return (*first, None) if first is not None else None
+    if operation.short in ("Embedding", "embedding", "one_hot"):
+        return (*first, call.width) if first is not None else None
     if first is None:
         any_number = operation.short == "pad"  # which pads the last axes of as many as there are
-        return (None,) * (mixes + 1) if isinstance(mixes, int) and mixes > 1 and not any_number else None
-    return (*first[:1], *(None for _ in first[1:]))
+        if not isinstance(mixes, int) or mixes < 2 or any_number:
+            return None
+        return (None, call.width, *(None,) * (mixes - 1))
+    if not isinstance(mixes, int):
+        return first
+    if operation.short == "pad" or not 0 < mixes < len(first):
+        return (*first[:1], *(None for _ in first[1:]))
+    return (*first[:-mixes], call.width, *(None,) * (mixes - 1))
 
 
 def _moved(cls: str, call: Call, given: tuple[Sizes, ...]) -> Sizes:
@@ -90,7 +116,11 @@ def _moved(cls: str, call: Call, given: tuple[Sizes, ...]) -> Sizes:
         if first is None:
             return (None, None) if told == (1,) else None
         start, end = (told[0] if told else 0), (told[1] if len(told) > 1 else -1)
-        return (None,) * (len(first) - (end % len(first) - start % len(first))) if first else (None,)
+        if not first:
+            return (None,)
+        start, end = start % len(first), end % len(first)
+        merged = first[start : end + 1]
+        return (*first[:start], None if None in merged else prod(n or 0 for n in merged), *first[end + 1 :])
     if first is None:
         return None
     if cls == "unsqueeze" or cls == "stack":
@@ -102,8 +132,6 @@ def _moved(cls: str, call: Call, given: tuple[Sizes, ...]) -> Sizes:
     if cls == "squeeze":
         gone = squeezed(call) if call.first.axes == len(first) else ()
         return tuple(each for at, each in enumerate(first) if at not in gone)
-    if cls == "contraction":
-        return first
     if cls == "view_as":
         return given[1] if len(given) > 1 else None
     return first if cls == "concatenate" else None

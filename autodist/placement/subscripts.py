@@ -34,6 +34,8 @@ def subscript(
         if each.constant is None:
             result.append(1)
             continue
+        if isinstance(each.constant, str):  # a column of a table
+            return placement, sizes[:1] if sizes is not None and len(sizes) == 2 else None
         if each.constant is Ellipsis:
             if sizes is None:
                 return (PerRank("getitem", BY_PLACE) if sharded else placement), None

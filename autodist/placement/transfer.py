@@ -65,6 +65,7 @@ FUNCTIONS: Mapping[str, Callable[[Call], Placement]] = {
     "sample_loss": samples.sample_loss,
     "collective": between_ranks.collective,
     "rank": between_ranks.rank,
+    "table": sizes.whole,
     "length": sizes.length,
     "fact": sizes.fact,
     "fill": sizes.fill,

@@ -18,7 +18,7 @@ from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, 
 from autodist.solve.facts import is_even, is_number_of_samples, is_sum, is_weighted
 from autodist.solve.losses import Losses
 from autodist.solve.steps import changes_in_place, given
-from autodist.solve.written import covers, parts_of, read_by
+from autodist.solve.written import covers, is_listing, loops_at, parts_of, read_by
 from autodist.source import Source
 
 READ = (BATCH, FIELDS, SAMPLE, "iterate")
@@ -31,6 +31,8 @@ ALIGNING = frozenset("add multiply divide elementwise loss sample_loss".split())
 """Classes of operations that combine numbers which stand beside each other."""
 SIZING = frozenset("getitem view repeat expand".split())
 """Those of operations that are told sizes or bounds."""
+LAYERS = ("per_sample", "sequence", "batch_statistic")
+"""Classes of the layers that compute with parameters, and of some that do without."""
 GUESSED = "it is not known"
 """Begins the reasons why a value is taken for one that is different on each rank."""
 IN_TURN = " in turn"
@@ -154,12 +156,16 @@ class Gathering:
         """The rows that an expression is computed from, where they lie one behind the other."""
         lying = self._losses.placements.value(value)
         bounds = isinstance(node, (ast.Slice, ast.Tuple))  # `out[:k, 0]`
+        bounds |= lying is None and isinstance(node, ast.Call) or is_listing(node)  # `list(range(len(x)))`
         if (lying is None or isinstance(lying, Replicate)) and not bounds or not within:
             return
         if counts_samples(lying):
             yield self._counted(node, user.source)
         elif self._is_rows(lying):
-            if not self._has_fields(value):
+            whole = list(self._made_of(node, value, user, within)) if getattr(lying, "in_parts", False) else []
+            if whole and all(each.placement == Shard(0) for each in whole):
+                yield from whole  # several rows of each sample would come in another order than in the batch
+            elif not self._has_fields(value):
                 yield self._gathered(node, user.source)
         else:
             yield from self._made_of(node, value, user, within)
@@ -167,7 +173,8 @@ class Gathering:
     def _made_of(self, node: ast.expr, value: Value, user: Operation, within: int = 8) -> Iterator[Gathered]:
         """The rows that go into an expression: what is changed in place is to be whole from the start."""
         if not isinstance(node, (ast.Name, ast.Attribute)):
-            for part in parts_of(node):
+            tests = [test for loop in loops_at(node) if isinstance(loop, ast.comprehension) for test in loop.ifs]
+            for part in (*parts_of(node), *tests):
                 yield from self._rows(part, self._within(part, user.region), user, within - 1)
             return
         for each in sorted(value.operations, key=lambda op: op.number):
@@ -229,12 +236,12 @@ class Gathering:
     def meeting(self) -> list[Operation]:
         """What combines rows of all ranks with a rank's own, where it is not known how many axes they have, and what
         cuts them or lays them out by how many a rank has."""
-        table, now, taken = operations.load(), self._losses.placements, self._losses.plan.taken
+        table, now = operations.load(), self._losses.placements
         found = []
         for user in sorted(self._reaching, key=lambda op: op.number):
             told = table.find(user.name)
             cls = "getitem" if user.name == "getitem" else told.cls if told is not None else ""
-            read = {op: taken.get(user, {}).get(op, now.of.get(op)) for v in user.operands for op in v.operations}
+            read = self._read_by(user)
             whole = [op for op, lying in read.items() if lying == Replicate() and self._is_own(op)]
             if cls in ALIGNING:
                 rows = [op for op in whole if self._keeps_rows(op)]
@@ -249,6 +256,11 @@ class Gathering:
                 own_sizes = any(isinstance(now.value(each), (Partial, PerRank)) for each in told_by)
                 found += [user] if own_sizes or any(map(self._numbers_own, told_by)) else []
         return found
+
+    def _read_by(self, user: Operation) -> dict[Operation, Placement | None]:
+        """How what an operation reads lies there, what is made global for it among it."""
+        taken, now = self._losses.plan.taken.get(user, {}), self._losses.placements.of
+        return {op: taken.get(op, now.get(op)) for value in user.operands for op in value.operations}
 
     def _numbers_own(self, key: Value) -> bool:
         """Whether it is made of the number of a sample among a rank's own, which a loop counts: `out[i : i + 1]`"""
@@ -279,7 +291,8 @@ class Gathering:
         for each in below & self._reaching:
             roles: frozenset[str] = getattr(each.owner, "roles", frozenset())
             known = table.find(each.name)
-            if "module" in roles and "loss" not in roles or known is not None and known.cls == "random_like":
+            cls = known.cls if known is not None else ""
+            if "module" in roles and "loss" not in roles and cls in ("", *LAYERS) or cls == "random_like":
                 return True
         return False
 
@@ -291,7 +304,7 @@ class Gathering:
             return True
         whole = {e for e, lying in now.of.items() if lying == Replicate() and before.of.get(e) != Replicate()}
         beside = {user for each in whole for user in self._program.users[each]} - self._reaching
-        return any(isinstance(now.value(Value(v.operations)), Shard) for user in beside for v in user.operands)
+        return any(isinstance(lying, Shard) for user in beside for lying in self._read_by(user).values())
 
 
 def is_lost(lying: Placement | None) -> bool:

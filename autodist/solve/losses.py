@@ -8,16 +8,19 @@ from dataclasses import dataclass, replace
 
 from autodist import operations
 from autodist.catalog import Catalog
-from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard, products
 from autodist.placement.along import BY_NUMBER, OF_ALL, OF_PART
 from autodist.placement.arguments import LEAVING_OUT, is_set, option
-from autodist.placement.by_number import AS_MANY, MIXED, NONLINEAR, OWN_NUMBER, PRODUCT
+from autodist.placement.by_number import AS_MANY, MIXED, NONLINEAR, OWN_NUMBER, PAIRED, PRODUCT
 from autodist.placement.call import ROWS
 from autodist.placement.lattice import PIECES, counted, is_linear
+from autodist.placement.layout import GROUPED
+from autodist.placement.measures import MAY_GROUP, MAY_LACK_AXIS
 from autodist.placement.opaque import NOT_KNOWN
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
-from autodist.placement.samples import COUNTING
+from autodist.placement.samples import COUNTING, OF_TIME
+from autodist.placement.sizes import AGAIN
 from autodist.program import SAMPLE, Operation, Program, Region, closure, held, joined
 from autodist.solve.sizes import first_slice
 from autodist.solve.steps import given, steps_of
@@ -26,6 +29,10 @@ from autodist.source import Source
 ROUNDS = 6
 """`recognition + divergence + penalty` adds one after the other."""
 BEHIND = "it is of the samples that a loop elsewhere has taken one by one"
+MEETING = frozenset([PAIRED, products.PAIRED, OF_ALL, GROUPED])
+"""Why losses get lost in which each sample of a batch meets the others."""
+CERTAIN = MEETING | {OF_TIME, BY_NUMBER, AS_MANY, MAY_LACK_AXIS, MAY_GROUP, AGAIN}
+"""Why losses get lost that is sure to make them others, or so near to it that it has to be said."""
 OF_PARTS = frozenset([NONLINEAR, MIXED, OWN_NUMBER, PRODUCT, OF_PART])
 """Why what is computed of sums and means over a rank's samples says nothing of those of all ranks."""
 ORDERING = frozenset("argsort sort".split())
@@ -134,10 +141,22 @@ class Losses:
                 if isinstance(lying, PerRank) and lying.operation.rpartition(".")[2] == each.name.rpartition(".")[2]
                 else ""
             )
-            if reason in (BY_NUMBER, AS_MANY) or reason in OF_PARTS and any(map(self._is_part, given(each))):
+            unknown = reason == OF_ALL and any(self.placements.size(of) is None for of in each.inputs[:1])
+            if unknown:
+                continue  # for all that is known, it works along another axis
+            if (
+                reason in CERTAIN
+                and each.name.rpartition(".")[2] not in ORDERING
+                or reason in OF_PARTS
+                and any(map(self._is_part, given(each)))
+            ):
                 yield each, reason
             elif each.name.rpartition(".")[2] in ORDERING and reason == OF_ALL:
                 yield from ((cut, FIRST) for cut in self._cuts_of(each))
+
+    def met_at(self) -> Operation | None:
+        """Where each sample of a batch meets the others for certain, so that a loss of some of them is another one."""
+        return next((each for each, reason in self.lost_at() if reason in MEETING), None)
 
     def _cuts_of(self, order: Operation) -> Iterator[Operation]:
         """What takes a number of samples by their places in an order that goes by what they are: `each[order][:8]`."""

@@ -1,22 +1,15 @@
-"""How many axes tensors have, as far as the source tells: of what is computed, and of what data sets hold.
-
-Two tensors of a batch whose numbers of axes differ are broadcast: the last axes are laid beside each other, so that the
-samples of one meet another axis of the other, and each sample all others. Nothing is said of what cannot be read.
-"""
+"""How many axes tensors have that are computed, as far as the source tells."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
 
 from autodist.operations import load
-from autodist.source import Source, all_of, indices, last_name, walk
-from autodist.values import Class, Object
+from autodist.source import indices, last_name
+from autodist.values import Object
 
 Axes = Callable[[ast.expr], int | None]
-Key = int | str | None
-
 MODULES = frozenset("torch np numpy F nn functional pd pandas".split())
 ALIKE = frozenset(
     "to cuda cpu float double half bfloat16 long int bool byte type astype type_as detach detach_ clone contiguous "
@@ -49,27 +42,9 @@ KEEPING = load().layers("same", "elementwise", "random_like", "scan") | frozense
     "Linear PReLU LayerNorm RMSNorm BatchNorm1d GroupNorm Upsample".split()
 )
 """Layers that give as many axes as they are given."""
-LOSSES = frozenset(
-    "l1_loss mse_loss poisson_nll_loss kl_div huber_loss smooth_l1_loss soft_margin_loss L1Loss MSELoss PoissonNLLLoss "
-    "KLDivLoss HuberLoss SmoothL1Loss SoftMarginLoss".split()
-)
-"""What compares two tensors number by number, and takes those of different shapes."""
 RECURRENT = frozenset("RNN LSTM GRU".split())
-CLASSIFIED = frozenset("MNIST FashionMNIST KMNIST EMNIST CIFAR10 CIFAR100 SVHN STL10 ImageFolder".split())
-"""Data sets of torchvision with one label for each sample."""
-SPLIT = frozenset("random_split Subset".split())
 READING = frozenset("read_csv read_excel read_table read_parquet read_feather DataFrame".split())
 """What makes a table of pandas."""
-TEXTS = frozenset("loadtxt genfromtxt".split())
-"""What gives a table, or one column alone: where it is asked for columns, it is a table."""
-FILES = (
-    READING | TEXTS | frozenset("load open loadmat File read_pickle read_hdf read_json loads memmap fromfile".split())
-)
-"""What reads data of which the source does not tell the shape."""
-VIEWS = frozenset("values iloc loc T".split())
-"""What a table or an array is read through."""
-SAMPLED = ("make_regression", "make_classification", "make_moons", "make_circles", "make_blobs", "make_friedman1")
-"""Functions of scikit-learn that give samples, and a number for each."""
 
 
 def computed(node: ast.expr, of: Axes) -> int | None:
@@ -87,23 +62,6 @@ def computed(node: ast.expr, of: Axes) -> int | None:
     if isinstance(node, ast.Subscript):
         return _indexed(node, of)
     return _called(node, of) if isinstance(node, ast.Call) else None
-
-
-def compared(node: ast.expr, names: Callable[[ast.Call], set[str]]) -> list[ast.expr]:
-    """The operands that an operation lays beside each other, axis by axis from the last one."""
-    if isinstance(node, ast.BinOp):
-        return [] if isinstance(node.op, ast.MatMult) else [node.left, node.right]
-    if isinstance(node, ast.Compare):
-        return [node.left, *node.comparators]
-    if not isinstance(node, ast.Call) or any(isinstance(each, ast.Starred) for each in node.args):
-        return []
-    called = names(node)
-    if called and called <= LOSSES:
-        return [*node.args[:2], *(k.value for k in node.keywords if k.arg in ("input", "target"))]
-    if called and called <= BROADCASTING:
-        method = isinstance(node.func, ast.Attribute) and last_name(node.func.value) not in MODULES
-        return [*([node.func.value] if method else []), *node.args]  # type: ignore[attr-defined]
-    return []
 
 
 def through(layer: Object, given: int | None, inside: Mapping[object, int | None]) -> int | None:
@@ -270,240 +228,3 @@ def _number(node: ast.expr) -> int | None:
         return None if inner is None else -inner
     plain = isinstance(node, ast.Constant) and isinstance(node.value, int) and not isinstance(node.value, bool)
     return node.value if plain else None  # type: ignore[attr-defined]
-
-
-# -------------------------------------------------------------------- data sets
-
-
-def _gives_table_or_column(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and last_name(node.func) in TEXTS
-
-
-def of_field(loader: Object, key: Key) -> int | None:
-    """How many axes a field of a loader's batches has."""
-    if loader.argument("collate_fn", 6) is not None or loader.argument("batch_sampler") is not None:
-        return None
-    data = loader.argument("dataset", 0)
-    held = [thing for thing in (data.things if data is not None else ()) if isinstance(thing, Object)]
-    found = {_of_samples(each, key) for each in held}
-    axes = found.pop() if len(found) == 1 else None
-    return None if axes is None else axes + 1
-
-
-def _of_samples(data: Object, key: Key) -> int | None:
-    """How many axes a field of a data set's samples has."""
-    short = data.name.rpartition(".")[2]
-    if short in SPLIT and data.args:
-        inner = [thing for thing in data.args[0].things if isinstance(thing, Object)]
-        return _of_samples(inner[0], key) if len(inner) == 1 else None
-    if data.cls is not None:
-        return _of_class(data, key)
-    if short == "TensorDataset" and isinstance(key, int):
-        given = data.node.args
-        if key >= len(given) or any(isinstance(each, ast.Starred) for each in given):
-            return None
-        home = data.source.function(data.node) or data.source.tree
-        axes = _Reading().of_body(home).of(given[key])
-        return None if axes is None or not axes else axes - 1
-    return 0 if short in CLASSIFIED and data.name.startswith("torchvision.") and key == 1 else None
-
-
-def is_read(loader: Object) -> bool:
-    """Whether what a loader's batches hold comes out of a file, as far as the source tells."""
-    data = loader.argument("dataset", 0)
-    held = [thing for thing in (data.things if data is not None else ()) if isinstance(thing, Object)]
-    return len(held) == 1 and _is_read(held[0])
-
-
-def _is_read(data: Object) -> bool:
-    short = data.name.rpartition(".")[2]
-    if short in SPLIT and data.args:
-        inner = [thing for thing in data.args[0].things if isinstance(thing, Object)]
-        return len(inner) == 1 and _is_read(inner[0])
-    if data.cls is None and short != "TensorDataset":
-        return False
-    return _comes_out_of_file(data.node, data.source, data.cls)
-
-
-@lru_cache(maxsize=256)
-def _comes_out_of_file(made: ast.AST, source: Source, cls: Class | None) -> bool:
-    """Whether a class of the project reads a file, or what tensors of a `TensorDataset` are computed from."""
-    parts: list[ast.AST] = [cls.node] if cls is not None else [*made.args] if isinstance(made, ast.Call) else []
-    seen: list[ast.AST] = [made] if cls is not None else []
-    home = source.function(made) or source.tree
-    bound = list(all_of(home, ast.Assign)) if cls is None else []
-    while parts:
-        part = parts.pop()
-        seen.append(part)
-        calls = all_of(part, ast.Call)
-        if any(last_name(each.func) in FILES for each in calls):
-            return True
-        names = {ast.unparse(each) for each in walk(part) if isinstance(each, (ast.Name, ast.Attribute))}
-        for each in bound:
-            targets = {ast.unparse(t) for target in each.targets for t in all_of(target, ast.expr)}
-            if names & targets and each.value not in seen:
-                parts.append(each.value)
-    return False
-
-
-def _of_class(data: Object, key: Key) -> int | None:
-    """What `__getitem__` of a class of the project gives, with what `__init__` has kept."""
-    assert data.cls is not None
-    bodies = [data.cls.find(name) for name in ("__init__", "__getitem__")]
-    functions = [
-        next((getattr(t, "node", None) for t in found[1].things), None) if found is not None else None
-        for found in bodies
-    ]
-    made, item = functions
-    if not isinstance(item, ast.FunctionDef) or len(item.args.args) != 2 or item.decorator_list:
-        return None
-    reading = _Reading()
-    if isinstance(made, ast.FunctionDef):
-        names = [each.arg for each in made.args.args[1:]]
-        home = data.source.function(data.node) or data.source.tree
-        outer = _Reading().of_body(home)
-        told = dict(zip(names, data.node.args, strict=False)) | {k.arg: k.value for k in data.node.keywords if k.arg}
-        if not any(isinstance(each, ast.Starred) for each in data.node.args):
-            reading.names |= {name: outer.of(each) for name, each in told.items()}
-        reading.run(made.body)
-    kept = {name: axes for name, axes in reading.names.items() if name.startswith("self.")}
-    reading = _Reading(kept | {item.args.args[1].arg: 0})
-    reading.run(item.body)
-    return _agreed(_returned(each, key, reading) for each in reading.returned)
-
-
-def _returned(node: ast.expr, key: Key, reading: _Reading) -> int | None:
-    if isinstance(node, ast.Tuple):
-        return reading.of(node.elts[key]) if isinstance(key, int) and 0 <= key < len(node.elts) else None
-    if isinstance(node, ast.Dict):
-        found = [
-            v for k, v in zip(node.keys, node.values, strict=True) if isinstance(k, ast.Constant) and k.value == key
-        ]
-        return reading.of(found[0]) if found and isinstance(key, str) else None
-    return None
-
-
-def _agreed(found: Iterable[int | None]) -> int | None:
-    """What branches agree on, as far as it is known of them: samples of a batch have one shape."""
-    known = {each for each in found if each is not None}
-    return known.pop() if len(known) == 1 else None
-
-
-class _Reading:
-    """One pass over the statements of a function, in their order: how many axes what it names has."""
-
-    def __init__(self, names: dict[str, int | None] | None = None) -> None:
-        self.names = dict(names or {})
-        self.frames: set[str] = set()
-        self.texts: set[str] = set()
-        self.returned: list[ast.expr] = []
-
-    def of_body(self, home: ast.AST) -> _Reading:
-        """The names of a function or module, after all of its statements."""
-        self.run(getattr(home, "body", []))
-        return self
-
-    def run(self, body: Iterable[ast.stmt]) -> None:
-        """Follow what names stand for."""
-        for statement in body:
-            self._statement(statement)
-
-    def _statement(self, node: ast.stmt) -> None:
-        if isinstance(node, ast.Return) and node.value is not None:
-            self.returned.append(node.value)
-        elif isinstance(node, ast.Assign):
-            axes = self.of(node.value)
-            for target in node.targets:
-                self._bind(target, node.value, axes)
-        elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            self._bind(node.target, node.value, self.of(node.value))
-        elif isinstance(node, ast.If):
-            self._branch(node)
-        elif isinstance(node, (ast.With, ast.Try)):
-            self.run(node.body)
-        elif isinstance(node, (ast.For, ast.While)):
-            for each in walk(node):
-                if isinstance(each, (ast.Name, ast.Attribute)) and isinstance(each.ctx, ast.Store):
-                    self.names[ast.unparse(each)] = None
-            for each in walk(node):
-                self._grown(each)
-        elif isinstance(node, ast.Expr):
-            self._grown(node.value)
-
-    def _grown(self, node: ast.AST) -> None:
-        """`rows.append(row)`: a list has one axis where it is known to be one of numbers."""
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("append", "extend")
-        ):
-            number = node.func.attr == "append" and len(node.args) == 1 and self.of(node.args[0]) == 0
-            if not number:
-                self.names[ast.unparse(node.func.value)] = None
-
-    def _bind(self, target: ast.expr, value: ast.expr, axes: int | None) -> None:
-        if isinstance(target, (ast.Name, ast.Attribute)):
-            name = ast.unparse(target)
-            self.names[name] = axes
-            self.frames = self.frames | {name} if axes == 2 and self._is_frame(value) else self.frames - {name}
-            self.texts = self.texts | {name} if _gives_table_or_column(value) else self.texts - {name}
-        elif isinstance(target, (ast.Tuple, ast.List)):
-            several = self._several(value, len(target.elts))
-            if several is not None:
-                for each, found in zip(target.elts, several, strict=True):
-                    if isinstance(each, (ast.Name, ast.Attribute)):
-                        self.names[ast.unparse(each)] = found
-                return
-            pairs = isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts)
-            for at, each in enumerate(target.elts):
-                self._bind(each, value, self.of(value.elts[at]) if pairs else None)  # type: ignore[attr-defined]
-
-    def _several(self, value: ast.expr, number: int) -> list[int | None] | None:
-        """What a function of scikit-learn gives at once: splits of arrays, samples and their labels."""
-        name = last_name(value.func) if isinstance(value, ast.Call) else ""
-        if not isinstance(value, ast.Call) or any(isinstance(each, ast.Starred) for each in value.args):
-            return None
-        if name == "train_test_split" and number == 2 * len(value.args):
-            return [axes for each in value.args for axes in [self.of(each)] * 2]
-        pair = any(each.arg == "return_X_y" for each in value.keywords) or name in SAMPLED
-        return [2, 1] if pair and number == 2 else None
-
-    def _is_frame(self, node: ast.expr) -> bool:
-        """Whether it is a table of pandas, whose columns are attributes, too."""
-        if isinstance(node, ast.Name):
-            return node.id in self.frames
-        if not isinstance(node, ast.Call):
-            return isinstance(node, ast.Subscript) and self._is_frame(node.value)
-        method = isinstance(node.func, ast.Attribute) and self._is_frame(node.func.value)
-        return last_name(node.func) in READING or method and last_name(node.func) in ALIKE - {"to_numpy", "to"}
-
-    def _branch(self, node: ast.If) -> None:
-        """Either branch: what is bound in both has one shape, what is changed in one may have another one."""
-        before = dict(self.names)
-        self.run(node.body)
-        then, self.names = self.names, dict(before)
-        self.run(node.orelse)
-        for name in {*then, *self.names}:
-            either = [then.get(name), self.names.get(name)]
-            changed = before.get(name) is not None and None in either
-            self.names[name] = None if changed else _agreed(either)
-
-    def of(self, node: ast.expr) -> int | None:
-        """How many axes an expression has. A text, which names a column, counts as a number does."""
-        if isinstance(node, ast.Attribute) and ast.unparse(node) not in self.names:
-            column = self._is_frame(node.value) and node.attr not in VIEWS | {"shape", "columns", "index"}
-            return 1 if column else self.of(node.value) if node.attr in VIEWS else None
-        if isinstance(node, (ast.Name, ast.Attribute)):
-            return self.names.get(ast.unparse(node))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            return 0
-        if isinstance(node, ast.List) and not node.elts:
-            return None  # whatever will be put into it
-        if isinstance(node, (ast.List, ast.ListComp)):
-            return 1
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) and len(node.slice.elts) == 2:
-            if ast.unparse(node.value) in self.texts or _gives_table_or_column(node.value):
-                return _indexed(node, lambda each: 2 if each is node.value else self.of(each))
-        if isinstance(node, ast.IfExp):
-            return _agreed([self.of(node.body), self.of(node.orelse)])
-        return computed(node, self.of)

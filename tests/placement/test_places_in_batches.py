@@ -65,7 +65,7 @@ def script(loss: str, answer: str = "") -> str:
 def test_words_are_gathered_before_they_are_laid_in_line(tmp_path: Path, loss: str) -> None:
     """Word after word of the ranks in turn, they would not stand in the order of the batch."""
     after, _ = conftest.converted(tmp_path, script(loss))
-    assert "out = RowsOfAllRanks.apply(model(x))" in after and "RowsOfAllRanks.apply(y).reshape(-1)" in after
+    assert "RowsOfAllRanks.apply(out).reshape(-1, 9), RowsOfAllRanks.apply(y).reshape(-1)" in after
 
 
 def test_words_that_a_model_lays_in_line(tmp_path: Path) -> None:

@@ -1,0 +1,149 @@
+"""How many axes and numbers values have: of tables that are read, and of what sizes are computed from."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterable
+
+from autodist import operations
+from autodist.placement import arguments
+from autodist.placement.call import OTHER_SIZE, Call
+from autodist.placement.lattice import Replicate, Shard, counted
+from autodist.placement.reading import Reading
+from autodist.placement.shapes import Sizes
+from autodist.placement.subscripts import subscript
+from autodist.program import Operation, Value, closure, held
+
+ALIGNING = frozenset("add multiply divide elementwise loss".split())
+"""Classes of operations that lay the last axes of operands beside each other."""
+FILES = frozenset(
+    "load open loadtxt genfromtxt loadmat File read_pickle read_hdf read_json loads memmap fromfile".split()
+)
+"""Names of what reads data of which the source does not tell the shape."""
+MAY_GROUP = "it is not known whether it lays several samples of a rank into each row"
+MAY_LACK_AXIS = "it is not known whether a column of numbers meets a column or a row"
+
+COMPUTED: dict[str, Callable[[int, int], int]] = {
+    f"operator.{each.__name__}": each for each in (operator.add, operator.sub, operator.mul, operator.floordiv)
+}
+"""What computes a size from two numbers."""
+
+
+class Measures(Reading):
+    """The sizes of values of a program, some of which are placed."""
+
+    def _numbers(self, call: Call, told: list[Value], rows: int | None) -> tuple[int | None, ...]:
+        """The sizes that a tensor is given: None for the number of samples, or for what may be that."""
+        counts = [place == rows or bool(counted(self._operand(each))) for place, each in enumerate(told)]
+        if len(told) != len(call.sizes):
+            return tuple(None if place == rows else size for place, size in enumerate(call.sizes))
+        numbers = [self._number(each) for each in told]
+        sizes = [size if number is None else number for number, size in zip(numbers, call.sizes, strict=True)]
+        if sum(counts) != 1:
+            return tuple(None if place == rows else size for place, size in enumerate(sizes))
+        sized = zip(sizes, counts, strict=True)
+        return tuple(None if count else OTHER_SIZE if size is None else size for size, count in sized)
+
+    def _number(self, value: Value, within: int = 4) -> int | None:
+        """A size that is computed from those of tensors: `x.size(1) // 2`"""
+        op = value.operation
+        if type(value.constant) is int and op is None:
+            return value.constant
+        if op is None or not within:
+            return None
+        if op.name in ("torch.Tensor.size", "getitem") and len(op.inputs) == 2 and type(op.inputs[1].constant) is int:
+            of = op.inputs[0].operation if op.name == "getitem" else op
+            sizes = self._found.size(of.inputs[0]) if of is not None and of.name in arguments.SHAPES else None
+            axis = op.inputs[1].constant
+            return sizes[axis] if sizes is not None and -len(sizes) <= axis < len(sizes) else None
+        computed = COMPUTED.get(op.name)
+        numbers = [self._number(each, within - 1) for each in op.inputs]
+        known = [each for each in numbers if each is not None]
+        return computed(*known) if computed is not None and len(known) == 2 and known[1] else None
+
+    def _may_lack_axis(
+        self, operation: Operation, known: operations.Operation, given: Iterable[Value], sizes: Iterable[Sizes]
+    ) -> bool:
+        """Whether a column that a layer gives, (n, 1), meets numbers of a batch that may lie along one axis, (n): of
+        those in a file nothing tells."""
+        if known.cls not in ALIGNING or operation.region.without_gradients:
+            return False
+        beside = list(zip(given, sizes, strict=False))
+        shards = [(value, size) for value, size in beside if isinstance(self._operand(value), Shard)]
+        others = [value for value, size in shards if size is None and self._is_as_loaded(value)]
+        columns = [value for value, size in shards if value not in others and self._is_column(value, size)]
+        return bool(columns) and len(shards) == 2 and bool(others)
+
+    def _may_group(self, value: Value, sizes: Sizes, told: list[Value]) -> bool:
+        """Whether what a layer gives, of which it is not told how many numbers these are, is laid into rows of several:
+        `out.view(-1, 8)` keeps samples of eight, and puts two of four together."""
+        flat = sizes is not None and len(sizes) == 2 and sizes[1] is None and self._operand(value) == Shard(0)
+        if not flat or len(told) < 2 or told[0].constant != -1:
+            return False
+        row = [self._number(each) for each in told[1:]]
+        layers = [self._table.find(each.name) for each in value.operations]
+        made = all(known is not None and ("width" in known.parameters or known.cls == "flatten") for known in layers)
+        return made and all(size is not None and size > 0 for size in row) and row != [1]
+
+    def _is_column(self, value: Value, sizes: Sizes, within: int = 6) -> bool:
+        """Whether it is one number for each sample on an axis of its own, as `nn.Linear(8, 1)` gives."""
+        if sizes is not None:
+            return len(sizes) == 2 and sizes[1] == 1
+        for each in value.operations:
+            known = self._table.find(each.name)
+            if known is not None and "width" in known.parameters:
+                if arguments.call(each, known).width != 1:
+                    return False
+            elif (
+                known is None
+                or known.cls not in ("same", "elementwise", "linear")
+                or not within
+                or not each.inputs
+                or not self._is_column(each.inputs[0], self._found.size(each.inputs[0]), within - 1)
+            ):
+                return False
+        return bool(value.operations)
+
+    def _is_as_loaded(self, value: Value) -> bool:
+        """Whether it is a field of a batch that comes out of a file."""
+        above = closure(value.operations, lambda op: (each for part in op.operands for each in held(part)))
+        learnt = any(each.owner is not None and "module" in getattr(each.owner, "roles", ()) for each in above)
+        return not learnt and any(each.name.rpartition(".")[2] in FILES for each in above)
+
+    def _of_table(self, operation: Operation) -> Sizes:
+        """The sizes of what a table gives that all ranks have alike; empty for what the table of operations does not
+        call one."""
+        name = operation.name
+        if name.startswith("object."):
+            name = f"pandas.DataFrame.{name.removeprefix('object.')}"
+        known = self._table.find(name)
+        first = operation.inputs[0] if operation.inputs else Value()
+        if any(self._operand(each) not in (None, Replicate()) for each in operation.operands):
+            return ()
+        if known is None or known.cls != "table":
+            column = operation.name.startswith("object.") and isinstance(operation.node, ast.Attribute)
+            column = column and name.rpartition(".")[2] not in ("columns", "index", "values")
+            return (None,) if column and len(self._found.size(first) or ()) == 2 else ()
+        axes = known.parameters.get("axes")
+        sizes = self._found.size(first)
+        return (None,) * (axes if isinstance(axes, int) else len(sizes or ())) or None
+
+    def _of_tables(self, operation: Operation, key: Value) -> Sizes:
+        """The sizes of one of several tables, `x, y = make_regression(64, 4)`, and of columns of a text that has some,
+        `np.loadtxt("a.txt")[:, 0]`; None for anything else."""
+        made = operation.inputs[0].operation
+        known = self._table.find(made.name) if made is not None else None
+        if made is None or known is None or known.cls != "table":
+            return None
+        told, at = known.parameters, key.constant
+        if "most" in told and len(keys := arguments.keys_of(key)) == told["most"]:
+            of = (None,) * len(keys)
+            return subscript(Replicate(), of, key, self._operand, self._found.size)[1]
+        if not isinstance(at, int):
+            return None
+        if told.get("halves") and at // 2 < len(made.inputs):
+            return self._found.size(made.inputs[at // 2])
+        asked = told.get("told") is None or made.keywords.get(str(told["told"]), Value()).constant is True
+        gives = told.get("gives", ()) if asked else ()
+        return (None,) * gives[at] if isinstance(gives, list) and at < len(gives) else None
