@@ -25,7 +25,7 @@ from autodist.solve.alone import Alone
 from autodist.solve.gathering import Gathered
 from autodist.solve.gradients import Gradients
 from autodist.solve.losses import MEAN as MEAN_OF_SAMPLES
-from autodist.solve.losses import Losses
+from autodist.solve.losses import UNSURE, Losses
 from autodist.source import Source, argument, last_name, shortened
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread, spread_of
 from autodist.tensors import mixing
@@ -139,7 +139,8 @@ def loss_concerns(run: Interpreter, losses: Losses | None) -> Iterator[Concern]:
         return
     for operation, reason in [*losses.lost_at()][:1]:
         code = shortened(operation.source.code(operation.node)) if isinstance(operation.node, ast.expr) else ""
-        message = f"{code}: {reason}, so that results differ from those of one process"
+        so = ": if so," if reason in UNSURE else ", so that"
+        message = f"{code}: {reason}{so} results differ from those of one process"
         yield Concern("AD602", operation.source, operation.node, message, Severity.WARNING)
 
 

@@ -41,9 +41,6 @@ LAYING_OUT = frozenset("rearrange reshape view permute transpose movedim unflatt
 
 def in_batch_negatives(event: Event, run: Interpreter) -> Concern:
     """A loss over all pairs of a batch, or a model in which samples meet each other."""
-    for inner in run.of("along_samples"):
-        assert isinstance(inner.node, ast.expr)
-        return meeting(inner.source, inner.node, along=True)
     met = _meeting(event, run)
     if met is None:
         message = (

@@ -173,9 +173,7 @@ class Calls(Methods, AutogradFunctions):
         results = [self._joined_pieces(node, union(results), scope)]
         mixed: frozenset[Mixing | Picked | Portion] = self._named_statistic(node, callee, base, args, scope)
         mixed |= self._picked_by_call(node, union(results), scope) | self._divided_by_call(node, args, union(results))
-        if not self._no_grad and self._groups_rows(node, union(results), scope):
-            results = [union(results).but(spread=CROSS)]
-        elif self._with_rows_second(node, union(results)):
+        if self._with_rows_second(node, union(results)):
             results = [union(results).but(spread=COLUMNS)]
         if last_part(node.func) in PIECES and self._are_pieces(node, base, union(results)):
             return of(Stream(union(results).but(origins=union(results).origins | mixed), NOTHING))

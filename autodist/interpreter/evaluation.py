@@ -108,9 +108,6 @@ class Evaluation(Single, Overloads):
                 value = value.but(spread=SAME)
         if operates and value.spread.is_local and plan.wholes is None:
             value = self._with_axes(node, value, scope)
-            if not self._no_grad and self._goes_along_samples(node):
-                self.event("along_samples", node, scope, value)
-                value = value.computed(CROSS)
         if node in plan.untaken and value.spread is CROSS:
             value = value.but(spread=ROWS)
         if plan.gathered:
@@ -201,10 +198,7 @@ class Evaluation(Single, Overloads):
         if isinstance(node, ast.Subscript) and self._takes_one(node):
             return value
         layers = objects_called(self._lately(node.func)) if isinstance(node, ast.Call) else []
-        if isinstance(node, ast.Call) and last_name(node.func) == "squeeze" and operands(node):
-            column = operands(node)[0] if isinstance(node.func, ast.Attribute) else None
-            found = 1 if column is not None and self._is_column(column) else None
-        elif not layers:
+        if not layers:
             found = axes.computed(node, self._axes_of)
         elif all(each.cls is None for each in layers) and isinstance(node, ast.Call) and node.args:
             outputs = {axes.through(each, self._axes_of(node.args[0]), self.given_axes) for each in layers}
@@ -225,16 +219,6 @@ class Evaluation(Single, Overloads):
         given = [each for each in operands(node) if not self._lately(each).things]
         if len(given) == 1:
             self.event("squeezed", node, scope, value)
-
-    def _is_column(self, node: ast.expr) -> bool:
-        """Whether a layer gives one number for each sample, on an axis of their own: `nn.Linear(n, 1)(x)`."""
-        value = self._lately(node)
-        made = [each for _, each in value.made] or [node]
-        called = [each for each in made if isinstance(each, ast.Call)]
-        layers = [t for each in called for t in objects_called(self._lately(each.func))]
-        functions = any(not isinstance(t, (Object, Wrapped)) for each in called for t in self._lately(each.func).things)
-        one = bool(layers) and not functions and all(axes.widths(t, set()) == {1} for t in layers)
-        return value.axes == 2 and one
 
     def _gives_pair(self, call: ast.Call) -> bool:
         """Whether a recurrent layer is called."""

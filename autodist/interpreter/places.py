@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import ast
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from autodist.interpreter.layout import Layout
+from autodist.interpreter.attributes import Attributes
 from autodist.interpreter.questions import last_part, literal_int
-from autodist.source import Source, argument, first_index, last_name, operands, walk
+from autodist.source import Source, argument, first_index, operands, walk
 from autodist.spread import COUNT, ROWS
 from autodist.tensors import operations, picking
 from autodist.tensors.facts import CONVERTING
-from autodist.values import NOTHING, Index, Items, Mixing, Object, Picked, Piece, Scope, Trimmed, Turn, Value
-
-POWER = 64
-"""Stands for sizes of which nothing is known, and so does each square of it."""
-TAKING = frozenset(["narrow", "select", "index_select"])
-"""What takes some of an axis, which is told first."""
+from autodist.values import NOTHING, Index, Items, Mixing, Picked, Piece, Scope, Trimmed, Turn, Value
 
 
-class Places(Layout):
+class Places(Attributes):
     """Which places of the first axis an index names."""
 
     def _placed(self, axis: ast.expr, holder: ast.expr, base: Value, scope: Scope) -> frozenset[Picked | Turn]:
@@ -117,105 +111,6 @@ class Places(Layout):
         parts = before is not None and 2 < len(sizes) <= before and not self.is_batch_size(sizes[0])
         return parts and self._lately(held).spread is ROWS and ast.unparse(sizes[1]) == "-1"  # type: ignore[arg-type]
 
-    def _groups_rows(self, node: ast.Call, result: Value, scope: Scope) -> bool:
-        """`out.view(len(out) // 2, 2, 3)`, and `out.view(-1, 2, 3)` of three numbers for each sample: neighbours in a
-        batch come together, unless what a model is given was made of several for each sample."""
-        if last_part(node.func) not in ("view", "reshape") or result.spread is not ROWS or self.plan.wholes is not None:
-            return False
-        held = node.func.value if isinstance(node.func, ast.Attribute) else None
-        base = self._lately(held) if held is not None else NOTHING
-        sizes = list(node.args[0].elts) if len(node.args) == 1 and isinstance(node.args[0], ast.Tuple) else node.args
-        if held is None or base.spread is not ROWS or len(sizes) < 2:
-            return False
-        if self._forward and self._misses_channels(held, sizes):
-            self.event("unfollowed", node, scope, result)  # `conv(x).view(-1, 100)` of 16 channels
-        if self._is_reshaped(held):
-            return False
-        if [ast.unparse(each) for each in sizes[:-1]] == ["-1"] and (self._told(sizes[1]) or 0) > 1:
-            if self._is_of_untold_width(held):
-                self.event(
-                    "unfollowed", node, scope, result
-                )  # `out.view(-1, 8)` of four numbers for each sample, or eight?
-        if not base.models and not (
-            (literal_int(sizes[0]) or 0) > 1 and self._takes_apart(node, sizes)
-        ):  # in a forward pass, whose layers may be given sequences
-            known = [self._told(each) or 0 for each in sizes[1:]]
-            widths = self._widths(held) if self._forward and self._is_flat(held) and min(known) > 0 else set[int]()
-            return bool(widths) and ast.unparse(sizes[0]) == "-1" and math.prod(known) > max(widths)
-        if (literal_int(sizes[0]) or 0) > 1 and self._takes_apart(node, sizes):
-            return True
-        both = [literal_int(each) for each in sizes[:2]]
-        if None not in both and self.is_batch_size(ast.Constant(both[0] * both[1])):  # type: ignore[operator]
-            return not self.is_batch_size(sizes[0]) and len(sizes) > 2  # `out.view(4, 2, 3)` of eight samples
-        if ast.unparse(sizes[0]) != "-1":
-            made = [each for _, each in self._lately(sizes[0]).made] if isinstance(sizes[0], ast.Name) else [sizes[0]]
-            return bool(made) and all(self._is_part_of_count(each) for each in made)
-        rest = [self._told(each) for each in sizes[1:] if not self._is_width_of(each, held)]
-        known = [each for each in rest if each is not None and each > 0]
-        if len(rest) < len(sizes) - 1:
-            return len(rest) == len(sizes) - 2 and len(known) == len(rest) and math.prod(known) > 1
-        widths = self._widths(held) or {width for width in [self._width(base)] if width is not None}
-        if len(known) == len(rest) and widths:
-            return math.prod(known) > max(widths)
-        if len(rest) > 1 and math.prod(known) > 1 and -1 not in rest and base.axes in (None, 2):
-            self.event("unfollowed", node, scope, result)  # `out.view(-1, 2, d)`: two samples, or two halves of one?
-        return False
-
-    def _misses_channels(self, held: ast.expr, sizes: Sequence[ast.expr]) -> bool:
-        """Whether rows of so many numbers are hardly all that a convolution gives for one sample, whose channels have
-        as many each: they do not divide by the channels, or what is left is no square where it is written as one, as
-        in `h.view(-1, (size // 8) ** 2 * 4 * width)` of 8 * width channels."""
-        if len(sizes) != 2 or ast.unparse(sizes[0]) != "-1":
-            return False
-        layers = self._convolutions(held)
-        numbers = self._worked_out(sizes[1])
-        told = [each.argument("out_channels", 1) or NOTHING for each in layers]
-        if numbers is not None and all(isinstance(each.const, int) and numbers > each.const > 0 for each in told):
-            if told and all(numbers % each.const for each in told):
-                return True
-        return bool(layers) and all(self._leaves_no_square(sizes[1], each) for each in layers)
-
-    def _leaves_no_square(self, size: ast.expr, layer: Object) -> bool:
-        """Whether a picture would not be as high as it is wide that has so many numbers in as many channels as a layer
-        gives, though a square of them is written. Sizes of pictures and numbers of channels are powers of two."""
-        channels = argument(layer.node, "out_channels", 1)
-        plain = layer.name.endswith("Conv2d")
-        if not plain or channels is None or not any(map(_is_square, walk(size))):
-            return False
-        if not _names(channels) <= _names(size):
-            return False
-        numbers, each = self._worked_out(size, POWER), self._worked_out(channels, POWER)
-        if numbers is None or each is None or numbers <= each:
-            return False
-        return bool(numbers % each) or math.isqrt(numbers // each) ** 2 != numbers // each
-
-    def _is_width_of(self, size: ast.expr, held: ast.expr) -> bool:
-        """`out.shape[1]`, `out.size(-1)`: how many numbers each sample has, where these lie along one axis."""
-        asked = size.value if isinstance(size, ast.Subscript) else size.func if isinstance(size, ast.Call) else size
-        named = isinstance(asked, ast.Attribute) and asked.attr in ("shape", "size")
-        given = [size.slice] if isinstance(size, ast.Subscript) else size.args if isinstance(size, ast.Call) else []
-        if not named or len(given) != 1 or literal_int(given[0]) not in (1, -1) or self._lately(held).axes != 2:
-            return False
-        return ast.unparse(asked.value) == ast.unparse(held)  # type: ignore[attr-defined]
-
-    def _is_part_of_count(self, node: ast.expr) -> bool:
-        """`len(out) // 2`"""
-        divides = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.FloorDiv, ast.Div))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "int" and len(node.args) == 1:
-            return self._is_part_of_count(node.args[0])
-        return divides and self._lately(node.left).spread is COUNT and literal_int(node.right) is not None  # type: ignore[attr-defined]
-
-    def _is_reshaped(self, node: ast.expr, depth: int = 8) -> bool:
-        """Whether the rows of something may be others than those of the batch: on the way from there some were put
-        together or taken apart."""
-        for each in walk(node):
-            if isinstance(each, ast.Call) and last_part(each.func) in RESHAPING_ROWS and not _is_behind(each):
-                return True
-            made = self._lately(each).made if isinstance(each, (ast.Name, ast.Attribute)) else ()
-            if depth and any(self._is_reshaped(inner, depth - 1) for _, inner in made if inner is not node):
-                return True
-        return False
-
     def _counts_off(self, axis: ast.expr) -> bool:
         """Whether it takes a share of the samples, or those of one of several batches that were joined:
         `out[: len(x)]`."""
@@ -241,21 +136,6 @@ class Places(Layout):
 
 
 ADDING_ROWS = frozenset("unsqueeze expand_dims view reshape".split())
-RESHAPING_ROWS = frozenset(
-    "view reshape flatten unflatten cat concat stack vstack hstack repeat repeat_interleave tile expand rearrange "
-    "chunk split unbind transpose permute".split()
-)
-"""What may make other rows of a batch."""
-
-
-def _is_behind(node: ast.Call) -> bool:
-    """`out.flatten(1)`, `torch.cat([a, b], dim=1)`: whether it names axes behind that of the samples alone."""
-    if last_part(node.func) not in ("flatten", "cat", "concat", "chunk", "split", "unbind", "transpose"):
-        return False
-    written = [*node.args, *(k.value for k in node.keywords if k.arg in ("dim", "axis", "start_dim", "dim0", "dim1"))]
-    named = written[-2:] if last_part(node.func) == "transpose" else written[-1:]
-    numbers = [literal_int(each) for each in named]
-    return bool(numbers) and all(each is not None and each > 0 for each in numbers)
 
 
 def _are_numbers(node: ast.expr, lately: Callable[[ast.expr], Value]) -> bool:
@@ -325,17 +205,3 @@ def _is_head(index: ast.expr) -> bool:
     if not isinstance(index, ast.Slice) or index.step is not None or index.lower is not None:
         return False
     return literal_int(index.upper) is not None if index.upper is not None else False
-
-
-def _is_square(node: ast.AST) -> bool:
-    """`size ** 2`, `size * size`"""
-    if not isinstance(node, ast.BinOp):
-        return False
-    named = not isinstance(node.right, ast.Constant)
-    twice = isinstance(node.op, ast.Mult) and named and ast.unparse(node.left) == ast.unparse(node.right)
-    return twice or isinstance(node.op, ast.Pow) and literal_int(node.right) == 2
-
-
-def _names(node: ast.expr) -> set[str]:
-    """What is named in a size, whatever it is an attribute of."""
-    return {last_name(each) for each in walk(node) if isinstance(each, (ast.Name, ast.Attribute))} - {"self"}

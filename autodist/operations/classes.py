@@ -1,7 +1,8 @@
 """The classes of operations, with the parameters that a line of the table may give.
 
 ``axis`` is the position of the argument that names the axis (of a function: the tensor is argument 0, of a method one
-less), ``default`` the axis of a call that names none; without it such a call is over all axes.
+less), ``default`` the axis of a call that names none; without it such a call is over all axes. ``resizes`` says that a
+result may have more or fewer numbers along the axes that are computed, ``reshapes`` that it has other axes.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 AXIS: Mapping[str, type] = {"axis": int, "default": int}
+SHAPES: Mapping[str, type] = {"resizes": bool, "reshapes": bool}
 
 CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     # number by number
@@ -20,7 +22,7 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     "elementwise": (
         "computes each number from those in the same place: `x.exp()`; with `compares`, a test: `x > y`; with "
         "`invariant`, the same of numbers that are all several times as large: `x.sign()`",
-        {"compares": bool, "invariant": bool},
+        {"compares": bool, "invariant": bool, **SHAPES},
     ),
     "add": ("adds or subtracts", {}),
     "multiply": ("multiplies number by number", {}),
@@ -28,7 +30,7 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     # fewer or other numbers along an axis
     "reduction": ("makes one number of all along an axis; kind: sum, mean, max, min or none", {**AXIS, "kind": str}),
     "comparison": ("makes one number of two tensors along an axis; kind as in a reduction", {**AXIS, "kind": str}),
-    "scan": ("computes each number from all along an axis: `x.softmax(1)`, `x.cumsum(0)`", AXIS),
+    "scan": ("computes each number from all along an axis: `x.softmax(1)`, `x.cumsum(0)`", {**AXIS, **SHAPES}),
     "sort": ("puts the numbers along an axis into other places: `x.flip(0)`, `x.sort(1)`", AXIS),
     "index": ("takes some numbers along an axis by their places: `x.narrow(1, 0, 2)`", AXIS),
     "gather": ("takes or puts numbers along an axis, by places that a tensor of as many axes tells", AXIS),
@@ -58,7 +60,7 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
         "computes each sample apart: the first axis, or all but the last few; mixes: how many; shape: the argument "
         "that is as long; samples: how many operands hold samples; width: the layer's argument that tells how many "
         "numbers it gives along the first axis that it mixes, at: its position, if not the second",
-        {"mixes": int, "shape": int, "samples": int, "width": str, "at": int},
+        {"mixes": int, "shape": int, "samples": int, "width": str, "at": int, **SHAPES},
     ),
     "decomposition": ("computes of each matrix, the last two axes, apart what no sum of samples gives: `svd`", {}),
     "sequence": (

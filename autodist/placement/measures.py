@@ -22,7 +22,7 @@ FILES = frozenset(
 )
 """Names of what reads data of which the source does not tell the shape."""
 MAY_GROUP = "it is not known whether it lays several samples of a rank into each row"
-MAY_LACK_AXIS = "it is not known whether a column of numbers meets a column or a row"
+MAY_LACK_AXIS = "it is not known whether it lays a column of numbers beside a row, each meeting all others"
 
 COMPUTED: dict[str, Callable[[int, int], int]] = {
     f"operator.{each.__name__}": each for each in (operator.add, operator.sub, operator.mul, operator.floordiv)
@@ -71,7 +71,7 @@ class Measures(Reading):
             return False
         beside = list(zip(given, sizes, strict=False))
         shards = [(value, size) for value, size in beside if isinstance(self._operand(value), Shard)]
-        others = [value for value, size in shards if size is None and self._is_as_loaded(value)]
+        others = [v for v, size in shards if size is None and (self._is_as_loaded(v) or self._is_summed(v))]
         columns = [value for value, size in shards if value not in others and self._is_column(value, size)]
         return bool(columns) and len(shards) == 2 and bool(others)
 
@@ -104,6 +104,13 @@ class Measures(Reading):
             ):
                 return False
         return bool(value.operations)
+
+    def _is_summed(self, value: Value) -> bool:
+        """Whether it has an axis less than what it is computed from: `(users(i) * items(j)).sum(1)`"""
+        made = [(each, self._table.find(each.name)) for each in value.operations]
+        known = [(each, line) for each, line in made if line is not None and line.cls in ("reduction", "comparison")]
+        calls = [arguments.call(each, line) for each, line in known]
+        return bool(made) and len(calls) == len(made) and not any(each.axis is None or each.keepdim for each in calls)
 
     def _is_as_loaded(self, value: Value) -> bool:
         """Whether it is a field of a batch that comes out of a file."""

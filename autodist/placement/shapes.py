@@ -15,11 +15,10 @@ from autodist.placement.products import contracted
 Sizes: TypeAlias = tuple[int | None, ...] | None
 """A number for each axis, None where it is unknown; None where the number of axes is."""
 
-ALIKE = frozenset(
-    "same linear elementwise add multiply divide random_like fill_like scan sort index "
-    "repeat_each batch_statistic sequence decomposition".split()
-)
+ALIKE = frozenset("same linear elementwise add multiply divide random_like fill_like scan batch_statistic".split())
 """The classes of operations whose results have as many axes as their largest operand."""
+RESIZING = frozenset("sort index repeat_each concatenate".split())
+"""The classes of those that have more or fewer numbers along an axis."""
 MOVES = {"permute": permute, "transpose": transpose, "movedim": movedim}
 ONE = frozenset(["torch.Tensor.item", "builtins.float", "builtins.int", "builtins.len"])
 """What gives one number."""
@@ -30,16 +29,24 @@ def result_sizes(operation: Operation, name: str, call: Call, given: tuple[Sizes
     if name in ONE or operation.cls == "length" and (call.axis is not None or operation.parameters.get("all")):
         return ()
     first = given[0] if given else None
-    if operation.cls == "sequence" and call.first.shard is not None:
-        axes = first if first is not None else (None, None, None)
-        return (*axes[:-1], call.width)
+    if operation.parameters.get("reshapes") or operation.cls == "decomposition":
+        return None
+    if operation.cls == "sequence":
+        axes = first if first or call.first.shard is None else (None, None, None)
+        return (*axes[:-1], call.width) if axes else None
+    if operation.cls in RESIZING or operation.parameters.get("resizes") and operation.cls == "scan":
+        return _resized(call, first)
+    if operation.cls == "scan" and call.axis is None and call.number("default") is None:
+        return None
     if operation.cls in ALIKE:
         return _broadcast(given)
     if operation.cls == "reduction":
         return _reduced(call, first)
     if operation.cls in ("loss", "sample_loss"):
         one_each = operation.cls == "sample_loss" and first is not None and len(first) > 1
-        return () if call.reduction != "none" else (first[0], *first[2:]) if first and one_each else first
+        if call.reduction != "none" or not first or not one_each:
+            return () if call.reduction != "none" else first
+        return (first[call.number("batch") or 0], *(() if "batch" in call.parameters else first[2:]))
     if operation.cls == "per_sample":
         return _of_layer(operation, call, first)
     if operation.cls in ("expand", "repeat"):
@@ -53,6 +60,16 @@ def result_sizes(operation: Operation, name: str, call: Call, given: tuple[Sizes
     if operation.cls in ("contraction", "pairwise"):
         return contracted(call, given)
     return _moved(operation.cls, call, given)
+
+
+def _resized(call: Call, first: Sizes) -> Sizes:
+    """The same sizes, but along the axes that are named, where there may be more or fewer."""
+    default = call.number("default")
+    if first is None or call.axis is None and default is None:
+        return None
+    told = call.named(len(first)) if call.axis is not None else (default or 0,)
+    changed = {each % len(first) for each in told} if first else set()
+    return tuple(None if at in changed else size for at, size in enumerate(first))
 
 
 def _broadcast(given: tuple[Sizes, ...]) -> Sizes:
@@ -102,10 +119,12 @@ def _of_layer(operation: Operation, call: Call, first: Sizes) -> Sizes:
         if not isinstance(mixes, int) or mixes < 2 or any_number:
             return None
         return (None, call.width, *(None,) * (mixes - 1))
-    if not isinstance(mixes, int):
+    if not isinstance(mixes, int) and not operation.parameters.get("resizes"):
         return first
-    if operation.short == "pad" or not 0 < mixes < len(first):
+    if not isinstance(mixes, int) or operation.short == "pad" or not mixes:
         return (*first[:1], *(None for _ in first[1:]))
+    if mixes >= len(first):
+        return (None,) * len(first)
     return (*first[:-mixes], call.width, *(None,) * (mixes - 1))
 
 
@@ -124,9 +143,10 @@ def _moved(cls: str, call: Call, given: tuple[Sizes, ...]) -> Sizes:
     if first is None:
         return None
     if cls == "unsqueeze" or cls == "stack":
-        return (*first, None) if cls == "stack" else _inserted(first, call.axis)
+        return _inserted(first, call.axis, 1 if cls == "unsqueeze" else None)
     if cls == "select":
-        return first[1:]
+        at = call.axes()[0] if call.axis is not None and call.first.axes == len(first) else 0
+        return (*first[:at], *first[at + 1 :]) if first else None
     if cls in MOVES:
         return _in_order(cls, call, first)
     if cls == "squeeze":
@@ -134,7 +154,7 @@ def _moved(cls: str, call: Call, given: tuple[Sizes, ...]) -> Sizes:
         return tuple(each for at, each in enumerate(first) if at not in gone)
     if cls == "view_as":
         return given[1] if len(given) > 1 else None
-    return first if cls == "concatenate" else None
+    return None
 
 
 def _in_order(cls: str, call: Call, first: tuple[int | None, ...]) -> Sizes:
@@ -150,6 +170,6 @@ def _in_order(cls: str, call: Call, first: tuple[int | None, ...]) -> Sizes:
     return tuple(sizes.get(at) for at in range(len(first)))
 
 
-def _inserted(first: tuple[int | None, ...], axis: object) -> Sizes:
+def _inserted(first: tuple[int | None, ...], axis: object, size: int | None) -> Sizes:
     at = axis % (len(first) + 1) if isinstance(axis, int) else 0
-    return (*first[:at], 1, *first[at:])
+    return (*first[:at], size, *first[at:])

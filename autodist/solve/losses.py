@@ -31,7 +31,8 @@ ROUNDS = 6
 BEHIND = "it is of the samples that a loop elsewhere has taken one by one"
 MEETING = frozenset([PAIRED, products.PAIRED, OF_ALL, GROUPED])
 """Why losses get lost in which each sample of a batch meets the others."""
-CERTAIN = MEETING | {OF_TIME, BY_NUMBER, AS_MANY, MAY_LACK_AXIS, MAY_GROUP, AGAIN}
+UNSURE = frozenset([MAY_LACK_AXIS, MAY_GROUP])
+CERTAIN = MEETING | UNSURE | {OF_TIME, BY_NUMBER, AS_MANY, AGAIN}
 """Why losses get lost that is sure to make them others, or so near to it that it has to be said."""
 OF_PARTS = frozenset([NONLINEAR, MIXED, OWN_NUMBER, PRODUCT, OF_PART])
 """Why what is computed of sums and means over a rank's samples says nothing of those of all ranks."""

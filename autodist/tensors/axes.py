@@ -78,22 +78,6 @@ def through(layer: Object, given: int | None, inside: Mapping[object, int | None
     return given if short in KEEPING else LAYERS.get(short)
 
 
-def widths(layer: Object, given: set[int]) -> set[int]:
-    """How many numbers the output of a layer may have along its last axis, with those that it is ``given``."""
-    short = layer.kind
-    if short == "Sequential":
-        for part in (t for value in layer.args for t in value.things if isinstance(t, Object)):
-            given = widths(part, given) if part.cls is None else set()
-        return given
-    told = layer.argument("hidden_size" if short in RECURRENT else "out_features", 1)
-    if short == "Embedding":
-        told = layer.argument("embedding_dim", 1)
-        return {told.const} if told is not None and isinstance(told.const, int) else set()
-    if short == "Linear" or short in RECURRENT and not {"bidirectional", "proj_size"} & layer.keywords.keys():
-        return {told.const} if told is not None and isinstance(told.const, int) else set()
-    return given if short in KEEPING else set()
-
-
 def gives_pair(layer: Object) -> bool:
     """Whether a layer gives its output and its state, each of which has three axes for a batch."""
     return layer.cls is None and layer.name.startswith("torch.nn.") and layer.kind in RECURRENT
