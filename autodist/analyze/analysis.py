@@ -22,7 +22,7 @@ from autodist.analyze.handmade import (
     through_time,
 )
 from autodist.analyze.launched import is_distributed, seeds_by_rank
-from autodist.analyze.losses import gathered_rows, whole_losses, without_sums
+from autodist.analyze.losses import gathered_rows, meeting_in, whole_losses, without_sums
 from autodist.analyze.modules import uncovered
 from autodist.analyze.picked import steps_on_parts
 from autodist.analyze.reductions import losses, placed, reduced, terms
@@ -133,7 +133,7 @@ def _chosen(
     pair = _first_pair(run)
     concern = in_batch_negatives(pair, run) if pair else None
     if concern is None and script.trains and _warned(script):
-        met = losses(again.program, run, run.plan).met_at()
+        met = meeting_in(run, losses(again.program, run, run.plan))
         if met is not None and isinstance(met.node, ast.expr):
             inside = any(getattr(each.function, "name", "") in PASSES for each in met.region.around())
             concern = meeting(met.source, met.node, along=inside)

@@ -17,7 +17,7 @@ from autodist.losses import pairing, row_numbers, scaling
 from autodist.losses.own_gradients import OwnGradient, is_of, own_gradients
 from autodist.naming import rank_zero_statements
 from autodist.origins import learnt_from, upstream
-from autodist.program import Program
+from autodist.program import Operation, Program
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site, TrainingScript, Weighed
 from autodist.solve import gradients
@@ -142,6 +142,13 @@ def loss_concerns(run: Interpreter, losses: Losses | None) -> Iterator[Concern]:
         so = ": if so," if reason in UNSURE else ", so that"
         message = f"{code}: {reason}{so} results differ from those of one process"
         yield Concern("AD602", operation.source, operation.node, message, Severity.WARNING)
+
+
+def meeting_in(run: Interpreter, losses: Losses) -> Operation | None:
+    """Where the samples of a batch meet each other in a loss that is not of all of them, if values do not tell why it
+    differs."""
+    told = any(each.code == "AD602" for each in _told_by_values(run, losses))
+    return None if told else losses.met_at()
 
 
 def _told_by_values(run: Interpreter, losses: Losses | None) -> Iterator[Concern]:

@@ -96,12 +96,17 @@ class Reading:
         range(6)]`"""
         lists, depth = [each for each in value.things if isinstance(each, Sequence)], 0
         while inner := [t for each in lists for t in each.element.things if isinstance(t, Sequence)]:
-            outside = {region for each in lists for region in each.guards}
-            loops = {region for each in inner for region in each.guards if region.kind == "loop"} - outside
-            if any(map(self._is_over_samples, loops)):
-                break
+            loops = [loop for each in lists for loop in self._filled_in(each)]
+            if not loops or any(self._operand(each.subject) not in (None, Replicate()) for each in loops):
+                return depth
             lists, depth = inner, depth + 1
         return depth
+
+    def _filled_in(self, listed: Sequence) -> list[Region]:
+        """The loops in whose rounds a list is given its elements."""
+        rounds = getattr(listed.node, "generators", [])
+        within = {loop for region in listed.stores.values() for loop in region.loops} - set(listed.guards)
+        return [loop for loop in self._program.loops if loop.node in rounds] + sorted(within, key=id)
 
     def _first(self, operation: Operation) -> Placement | None:
         """How the first operand of another operation lies for that."""
@@ -429,6 +434,10 @@ class Reading:
     def _slice(self, operation: Operation) -> Placement:
         """`[start : start + n]`: places that begin where ranks have come to are each rank's own."""
         bounds = [self._operand(each) for each in operation.inputs]
+        after = operation.inputs[1].operation if len(operation.inputs) > 1 else None
+        if after is not None and isinstance(bounds[0], Each) and after.name == "operator.add":
+            if after.inputs[0].operations == operation.inputs[0].operations and after.inputs[1].constant == 1:
+                return bounds[0]  # `[i : i + 1]`
         starts = operation.inputs and operation.inputs[0].constant not in (None, 0)
         own = next((each for each in bounds if isinstance(each, (Partial, PerRank))), None)
         if own is not None and (starts or is_multiple(own)):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from autodist import operations
 from autodist.catalog import Catalog
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard, products
-from autodist.placement.along import BY_NUMBER, OF_ALL, OF_PART
+from autodist.placement.along import BY_NUMBER, BY_PLACE, OF_ALL, OF_PART
 from autodist.placement.arguments import LEAVING_OUT, is_set, option
 from autodist.placement.by_number import AS_MANY, MIXED, NONLINEAR, OWN_NUMBER, PAIRED, PRODUCT
 from autodist.placement.call import ROWS
@@ -22,7 +22,7 @@ from autodist.placement.propagate import propagate
 from autodist.placement.samples import COUNTING, OF_TIME
 from autodist.placement.sizes import AGAIN
 from autodist.program import SAMPLE, Operation, Program, Region, closure, held, joined
-from autodist.solve.sizes import first_slice
+from autodist.solve.sizes import as_slice, first_key, first_slice
 from autodist.solve.steps import given, steps_of
 from autodist.source import Source
 
@@ -142,18 +142,21 @@ class Losses:
                 if isinstance(lying, PerRank) and lying.operation.rpartition(".")[2] == each.name.rpartition(".")[2]
                 else ""
             )
-            unknown = reason == OF_ALL and any(self.placements.size(of) is None for of in each.inputs[:1])
-            if unknown:
-                continue  # for all that is known, it works along another axis
-            if (
-                reason in CERTAIN
-                and each.name.rpartition(".")[2] not in ORDERING
-                or reason in OF_PARTS
-                and any(map(self._is_part, given(each)))
-            ):
+            if reason in CERTAIN and (reason != OF_ALL or self._is_known_to_mix(each)):
+                yield each, reason
+            elif reason in OF_PARTS and any(map(self._is_part, given(each))):
+                yield each, reason
+            elif reason == BY_PLACE and _takes_told_places(each):
                 yield each, reason
             elif each.name.rpartition(".")[2] in ORDERING and reason == OF_ALL:
                 yield from ((cut, FIRST) for cut in self._cuts_of(each))
+
+    def _is_known_to_mix(self, operation: Operation) -> bool:
+        """Whether it is told that it computes each sample from all: others work along another axis, for all that is
+        known of that, or put samples in other places."""
+        known = operations.load().find(operation.name)
+        mixes = known is not None and known.cls in ("scan", "per_sample", "decomposition")
+        return mixes and all(self.placements.size(each) is not None for each in operation.inputs[:1])
 
     def met_at(self) -> Operation | None:
         """Where each sample of a batch meets the others for certain, so that a loss of some of them is another one."""
@@ -230,6 +233,14 @@ class Losses:
             told_apart = all(each.region.without_gradients for each in rest)
             if summed and alike and told_apart and learnt.issuperset(summed):
                 yield Term(operation.source, part, bool(rest))
+
+
+def _takes_told_places(operation: Operation) -> bool:
+    """Whether it is written down which samples of a rank it takes: `x[0]`, `x[2:4]`"""
+    first = first_key(operation)
+    cut = as_slice(first) if first is not None else None
+    bounds = cut.inputs if cut is not None else [first] if first is not None else []
+    return bool(bounds) and all(each.is_constant and type(each.constant) in (int, type(None)) for each in bounds)
 
 
 def _heads(loops: Iterable[Region]) -> set[ast.AST]:

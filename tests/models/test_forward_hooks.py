@@ -97,7 +97,7 @@ def test_the_largest_of_a_list_is_that_of_the_batch(tmp_path: Path, largest: str
 def test_a_decomposition_of_all_samples(tmp_path: Path) -> None:
     text = SCRIPT.format(hook="def hook(module, given):\n    pass", layer="body", kind="_pre_", more="", last="pass")
     text = text.replace("self.body(x)", "self.body(x) @ torch.linalg.qr(torch.relu(self.body(x)))[1]")
-    assert "AD602 computes with a statistic of the batch" in converted(tmp_path, text)[1]
+    assert "AD906 torch.linalg.qr(torch.relu(self.body(x))) goes along the axis" in converted(tmp_path, text)[1]
 
 
 GONE_THROUGH = """\
