@@ -93,8 +93,8 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     "table": (
         "reads or takes apart a table that all ranks have, and gives as many axes as the first operand; axes: so many; "
         "most: so many at most; gives: those of each of several, where the keyword told is given; halves: two of each "
-        "operand",
-        {"axes": int, "most": int, "gives": list, "told": str, "halves": bool},
+        "operand; samples: those of each field of a sample, -1 where that is not told",
+        {"axes": int, "most": int, "gives": list, "told": str, "halves": bool, "samples": list},
     ),
     "length": ("gives the size of an axis, or with `all` the number of all numbers", {**AXIS, "all": bool}),
     "fact": ("says what data do not change (a type, a number of axes), or gives nothing", {}),

@@ -105,6 +105,15 @@ class Measures(Reading):
                 return False
         return bool(value.operations)
 
+    def _sizes_of_field(self, batch: Value, key: Value) -> Sizes:
+        """The sizes of a field of a batch, as far as the data set of a library is told of: labels lie along one axis."""
+        above = closure(batch.operations, lambda op: (each for part in op.operands for each in held(part)))
+        known = [line for each in above if (line := self._table.find(each.name)) is not None and line.cls == "table"]
+        told = {tuple(each.parameters.get("samples", ())) for each in known}
+        fields = told.pop() if len(told) == 1 else ()
+        at = key.constant if type(key.constant) is int else -1
+        return (None,) * (fields[at] + 1) if 0 <= at < len(fields) and fields[at] >= 0 else None
+
     def _is_summed(self, value: Value) -> bool:
         """Whether it has an axis less than what it is computed from: `(users(i) * items(j)).sum(1)`"""
         made = [(each, self._table.find(each.name)) for each in value.operations]

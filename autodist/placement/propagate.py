@@ -358,7 +358,7 @@ class _Propagation(Opaque):
         if shape is not None:
             return shape, ()
         if (field := self._field(base, operation)) is not None:
-            return field, None
+            return field, self._sizes_of_field(base, key)
         if (state := self._state(base, operation)) is not None:
             return state
         if any(self._gives_several(each) for each in base.operations) and len(arguments.keys_of(key)) < 2:

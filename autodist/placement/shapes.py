@@ -133,7 +133,7 @@ def _moved(cls: str, call: Call, given: tuple[Sizes, ...]) -> Sizes:
     if cls == "flatten":
         told = call.named()
         if first is None:
-            return (None, None) if told == (1,) else None
+            return (None, None) if told in ((1,), (1, -1)) else None
         start, end = (told[0] if told else 0), (told[1] if len(told) > 1 else -1)
         if not first:
             return (None,)

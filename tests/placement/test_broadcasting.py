@@ -199,3 +199,28 @@ def test_a_layer_that_gives_two(tmp_path: Path, body: str) -> None:
     )
     text, said = conftest.converted(tmp_path, script)
     assert "AD602" not in said and "AD9" not in said and "RowsOfAllRanks" not in text
+
+
+LABELS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Subset
+from torchvision import datasets, transforms
+
+data = datasets.CIFAR10("data", transform=transforms.ToTensor())
+loader = DataLoader({data}, batch_size=8, shuffle=True)
+model = nn.Sequential(nn.Flatten(), nn.Linear(3072, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x){out}, y.float())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("data", ["data", "Subset(data, range(64))"])
+@pytest.mark.parametrize(("out", "paired"), [("", True), (".squeeze(1)", False)])
+def test_labels_of_a_library_lie_along_one_axis(tmp_path: Path, data: str, out: str, paired: bool) -> None:
+    after, said = conftest.converted(tmp_path, LABELS.format(data=data, out=out))
+    assert ("RowsOfAllRanks.apply(model(x))" in after) == paired and "AD602" not in said
