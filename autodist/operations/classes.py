@@ -68,7 +68,11 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
         {"batch_first": int, "width": str},
     ),
     "batch_statistic": ("normalises by the mean and variance over the batch, while training", {"training": int}),
-    "loss": ("compares two tensors number by number; reduction: the argument's position", {"reduction": int}),
+    "loss": (
+        "compares two tensors number by number; reduction: the argument's position; alike: it takes none of different "
+        "sizes",
+        {"reduction": int, "alike": bool},
+    ),
     "sample_loss": (
         "has one loss for each sample; batch: the samples' axis in the first operand; weight and ignored: the "
         "positions of the weights of classes, and of the class to leave out, where the mean is over what these count",

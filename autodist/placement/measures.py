@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from autodist import operations
 from autodist.placement import arguments
@@ -14,6 +14,7 @@ from autodist.placement.reading import Reading
 from autodist.placement.shapes import Sizes
 from autodist.placement.subscripts import subscript
 from autodist.program import Operation, Value, closure, held
+from autodist.trace.things import Object
 
 ALIGNING = frozenset("add multiply divide elementwise loss".split())
 """Classes of operations that lay the last axes of operands beside each other."""
@@ -28,6 +29,14 @@ COMPUTED: dict[str, Callable[[int, int], int]] = {
     f"operator.{each.__name__}": each for each in (operator.add, operator.sub, operator.mul, operator.floordiv)
 }
 """What computes a size from two numbers."""
+
+
+def _data_sets(value: Value, within: int = 4) -> Iterator[Operation]:
+    """What gives the data sets of which others are parts: `Subset(data, places)`"""
+    yield from value.operations
+    for each in value.things if within else ():
+        given = (*each.inputs, *each.keywords.values()) if isinstance(each, Object) else ()
+        yield from (op for part in given for op in _data_sets(part, within - 1))
 
 
 class Measures(Reading):
@@ -67,7 +76,7 @@ class Measures(Reading):
     ) -> bool:
         """Whether a column that a layer gives, (n, 1), meets numbers of a batch that may lie along one axis, (n): of
         those in a file nothing tells."""
-        if known.cls not in ALIGNING or operation.region.without_gradients:
+        if known.cls not in ALIGNING or known.parameters.get("alike") or operation.region.without_gradients:
             return False
         beside = list(zip(given, sizes, strict=False))
         shards = [(value, size) for value, size in beside if isinstance(self._operand(value), Shard)]
@@ -107,8 +116,8 @@ class Measures(Reading):
 
     def _sizes_of_field(self, batch: Value, key: Value) -> Sizes:
         """The sizes of a field of a batch, as far as the data set of a library is told of: labels lie along one axis."""
-        above = closure(batch.operations, lambda op: (each for part in op.operands for each in held(part)))
-        known = [line for each in above if (line := self._table.find(each.name)) is not None and line.cls == "table"]
+        data = [part for each in batch.operations for part in each.operands]
+        known = [line for each in (op for part in data for op in _data_sets(part)) if (line := self._table.find(each.name)) is not None and line.cls == "table"]
         told = {tuple(each.parameters.get("samples", ())) for each in known}
         fields = told.pop() if len(told) == 1 else ()
         at = key.constant if type(key.constant) is int else -1

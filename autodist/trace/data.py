@@ -174,8 +174,9 @@ class Data(Objects):
                 found |= self._sample_of(each, node, frame)
             elif isinstance(each, (Sequence, Mapping)):
                 found |= self.element_of(each, node, frame)
-        if data.operations:
-            found |= self.record("sample", node, frame, [Value(data.operations)])
+        tensors = frozenset(each for each in data.operations if not self._is_data_set(each))
+        if tensors:  # of data sets of a library nothing is known but that samples have fields
+            found |= self.record("sample", node, frame, [Value(tensors)])
         return found
 
     def _sample_of(self, one: Object, node: ast.AST, frame: Frame) -> Value:
