@@ -12,25 +12,30 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from autodist import launch, output, proofs, registry, relocation
+from autodist import catalog, launch, observations, output, proofs, registry, relocation
 from autodist.choice import choose
 from autodist.config import Config, load
 from autodist.convert import convert, faults, unchanged
 from autodist.deep import deep
 from autodist.errors import AutodistError
 from autodist.notebook import SUFFIX
+from autodist.observations import Measured
 from autodist.output import Output
+from autodist.placement.measured import located
 from autodist.project import Project, added_folders, console_script, starts
 from autodist.report import Run, counted, github, gitlab, json, markdown, sarif, shown, text
 from autodist.report import diff as diffs
 from autodist.result import Result
-from autodist.rule import Diagnostic
+from autodist.rule import Diagnostic, Severity
 from autodist.source import Source
 from autodist.terminal import Terminal
 
 STDIN = Path("-")
 DONE, LOOK, BAD_INPUT = 0, 1, 2
 COMMANDS_OF_NOTEBOOKS = "AD909"
+MEASURED = "AD612"
+"""What is said of values that were measured, and not read."""
+MOST_TOLD = 3
 Work = Callable[[Project, Config], tuple[Run | None, int]]
 
 
@@ -71,6 +76,9 @@ class Session:
     explain: tuple[str, ...] = ()
     """Codes of rules that are said to be explained at their lines."""
 
+    observing: Mapping[str, Any] | None = None
+    """The options of the runs that measure what reading does not know; None asks for none."""
+
     def convert(self, files: Iterable[Path], delivery: Delivery) -> int:
         """Convert each file. Returns the exit code."""
         runs, status = self._each(files, lambda project, config: self._convert(project, config, delivery))
@@ -99,7 +107,7 @@ class Session:
                 projects = [self._read(path) for path in (before, after)] if changed else []
                 return self._once(projects, (), run, options) if changed else run()
             project = self._read(before)
-            config = self._chosen(project, load(before.parent, self.options))
+            config = self._chosen(project, self._measured(project, load(before.parent, self.options)))
             with self.terminal.progress():
                 result = convert(project, config)
             self.terminal.say(text.summary(Run(config.strategy, result), quiet=changed, verbose=False))
@@ -123,6 +131,25 @@ class Session:
             return Project.load(path, module=self.modules.get(path))
         return Project.load(Path("<stdin>"), sys.stdin.buffer.read())
 
+    def _measured(self, project: Project, config: Config) -> Config:
+        """The options with what is measured now, where that is asked for, and kept; what has changed since is said."""
+        if self.observing is not None:
+            kept = config.observations
+            measured = _observed(project, config, self.observing)
+            if kept is not None:
+                before = observations.read(kept) if kept.exists() else ()
+                gone = {each.key for each in (*measured, *located(before, project)[1])}
+                observations.write(kept, [*measured, *(each for each in before if each.key not in gone)])
+            return replace(config, measured=tuple(measured))
+        if config.measured and (stale := located(config.measured, project)[1]):
+            sites = ", ".join(f"{each.site} `{each.expression}`" for each in stale[:MOST_TOLD])
+            more = f" and {len(stale) - MOST_TOLD} more" if len(stale) > MOST_TOLD else ""
+            self.terminal.say(
+                f"{config.observations and shown(config.observations)}: changed since it was measured, and ignored: "
+                f"{sites}{more}; --observe measures again"
+            )
+        return config
+
     def _chosen(self, project: Project, config: Config) -> Config:
         """The options with a strategy that fits, which is said if it was not named."""
         with self.terminal.progress():
@@ -137,8 +164,9 @@ class Session:
         worst = DONE
         for path in files:
             try:
-                config = load(Path() if path == STDIN else path.parent, self.options)
+                config = load(Path() if path == STDIN else path.parent, self.options, self.observing is not None)
                 project = self._read(path)
+                config = self._measured(project, config)
                 run, status = work(project, self._chosen(project, config))
                 runs += [run] if run else []
             except Exception as error:
@@ -160,6 +188,9 @@ class Session:
         if delivery.proof is not None and result.changed:
             proof = _proven(project, result, stream=sys.stderr, **delivery.proof)
         kept = proof == DONE
+        if kept and delivery.proof is not None:
+            told = (replace(e, severity=Severity.NOTE) if e.code == MEASURED else e for e in result.diagnostics)
+            result = replace(result, diagnostics=tuple(told))  # the runs have proven it
         if kept:
             output.write(outputs)
         left = _unread(project) if kept and len(outputs) > 1 and not delivery.in_place else []
@@ -223,6 +254,19 @@ def _rendered(output_format: str, runs: Sequence[Run], with_diff: bool) -> str:
             return markdown.render(runs)
         case _:
             return text.listing(runs, verbose=False) + "\n"
+
+
+def _observed(project: Project, config: Config, options: Mapping[str, Any]) -> list[Measured]:
+    if find_spec("torch") is None:
+        raise AutodistError("--observe runs the script and needs torch: pip install 'torch-autodist[verify]'")
+    from autodist.observe.sites import observed
+    from autodist.verify.progress import progress_for_terminal
+
+    progress = progress_for_terminal()
+    try:
+        return observed(project, catalog.load(config.catalog, config.operations), progress=progress, **options)
+    finally:
+        progress.close()
 
 
 def _is_stdin(project: Project) -> bool:

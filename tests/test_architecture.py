@@ -51,7 +51,7 @@ LAYERS = """
     source
     notebook
     config
-    operations
+    operations | observations
     deep | errors | sniff
 """
 """From the top. ``|`` separates modules that do not know each other, ``&`` two halves of one. A package is one name."""
@@ -174,7 +174,7 @@ PLACEMENT = """
     reading
     placements
     subscripts | plan
-    arguments | shapes | whole_numbers
+    arguments | shapes | whole_numbers | measured
     transfer
     samples | layout | products | between_ranks
     sizes

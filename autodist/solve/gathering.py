@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from autodist import operations
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.call import ROWS
+from autodist.placement.opaque import GUESSED
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure
 from autodist.solve.facts import is_even, is_number_of_samples, is_sum, is_weighted
 from autodist.solve.losses import Losses
@@ -31,8 +32,6 @@ ALIGNING = frozenset("add multiply divide elementwise loss sample_loss".split())
 """Classes of operations that combine numbers which stand beside each other."""
 SIZING = frozenset("getitem view repeat expand".split())
 """Those of operations that are told sizes or bounds."""
-GUESSED = "it is not known"
-"""Begins the reasons why a value is taken for one that is different on each rank."""
 IN_TURN = " in turn"
 """Ends the order of samples of several batches that are laid behind each other."""
 
