@@ -242,11 +242,8 @@ def _observing(observe: str | None, context: click.Context, runs: Mapping[str, A
     """The options of the runs that measure, if some are asked for."""
     if observe is None:
         return None
-    told = {"everything": observe == "all", "args": context.meta[ARGS], "steps": runs["steps"] or OBSERVED_STEPS}
-    return {**told, "timeout": runs["timeout"]}
-
-
-OBSERVED_STEPS = 3
+    told: dict[str, Any] = {"everything": observe == "all", "args": context.meta[ARGS], "timeout": runs["timeout"]}
+    return {**told, "steps": runs["steps"]} if runs["steps"] else told
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
@@ -14,7 +14,7 @@ from typing import Any
 
 from autodist import catalog, launch, observations, output, proofs, registry, relocation
 from autodist.choice import choose
-from autodist.config import Config, load
+from autodist.config import Config, Evaluation, load
 from autodist.convert import convert, faults, unchanged
 from autodist.deep import deep
 from autodist.errors import AutodistError
@@ -186,11 +186,9 @@ class Session:
         output.check(outputs, overwrite=delivery.force or delivery.in_place)
         proof = DONE
         if delivery.proof is not None and result.changed:
-            proof = _proven(project, result, stream=sys.stderr, **delivery.proof)
+            result, proof = self._proven(project, config, result, delivery.proof)
+            outputs = _outputs(project, result, config, delivery)
         kept = proof == DONE
-        if kept and delivery.proof is not None:
-            told = (replace(e, severity=Severity.NOTE) if e.code == MEASURED else e for e in result.diagnostics)
-            result = replace(result, diagnostics=tuple(told))  # the runs have proven it
         if kept:
             output.write(outputs)
         left = _unread(project) if kept and len(outputs) > 1 and not delivery.in_place else []
@@ -210,6 +208,45 @@ class Session:
             self.terminal.say("the conversion is not proven to do what the original does: nothing was written")
             return run, proof
         return run, LOOK if result.needs_person or left or (delivery.check and result.changed) else DONE
+
+    def _proven(self, project: Project, config: Config, result: Result, runs: Mapping[str, Any]) -> tuple[Result, int]:
+        """The conversion that its runs prove, and the exit code: the one that was made, or else one by another plan."""
+        tried: dict[tuple[str, ...], str] = {}
+        for name, plan in self._plans(project, config, runs):
+            with self.terminal.progress():
+                made = result if plan is config else convert(project, plan)
+            after = tuple(file.after for file in made.files)
+            for each in (
+                e for e in made.diagnostics if e not in result.diagnostics and e.severity is not Severity.NOTE
+            ):
+                self.terminal.say(f"{name}: {shown(each.source.path)}:{each.line}: {each.message}")
+            if after in tried or not made.changed or made.refused:
+                continue
+            tried[after] = name
+            code = _proven(project, made, stream=sys.stderr, **runs)
+            if code == DONE:
+                if len(tried) > 1:
+                    self.terminal.say(f"{', then '.join(tried.values())}: the last one is equal")
+                return (made if runs["steps"] else _without_doubt(made)), DONE
+            if code != LOOK:
+                return result, code
+        self.terminal.say(f"tried: {', '.join(tried.values())}")
+        return result, LOOK
+
+    def _plans(self, project: Project, config: Config, runs: Mapping[str, Any]) -> Iterator[tuple[str, Config]]:
+        """What is tried one after the other: the conversion as it is asked for; where that is not equal, with what is
+        measured, or without; and with every evaluation whole on each rank."""
+        yield "as it was measured" if config.measured else "as it is read", config
+        if config.measured:
+            yield "as it is read", replace(config, measured=())
+        else:
+            told = {"everything": False, "args": runs["args"], "timeout": runs["timeout"]}
+            try:
+                yield "as it was measured", replace(config, measured=tuple(_observed(project, config, told)))
+            except AutodistError as error:
+                self.terminal.say(f"cannot be measured: {error}")
+        if config.evaluation is Evaluation.SHARED:
+            yield "each rank evaluates all data", replace(config, evaluation=Evaluation.WHOLE)
 
     def _check(self, project: Project, config: Config) -> tuple[Run | None, int]:
         with self.terminal.progress():
@@ -271,6 +308,12 @@ def _observed(project: Project, config: Config, options: Mapping[str, Any]) -> l
 
 def _is_stdin(project: Project) -> bool:
     return project.entry.path == Path("<stdin>")
+
+
+def _without_doubt(result: Result) -> Result:
+    """The same, of which whole runs have proven what was measured in a few steps."""
+    told = (replace(e, severity=Severity.NOTE) if e.code == MEASURED else e for e in result.diagnostics)
+    return replace(result, diagnostics=tuple(told))
 
 
 def _proven(project: Project, result: Result, **options: Any) -> int:

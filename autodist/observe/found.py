@@ -165,11 +165,15 @@ class Steps:
         """What shares may be weighted by: numbers that add up to that of the whole batch, and sizes that do."""
         if step not in self._counts:
             found: dict[str, tuple[float, ...]] = {}
+            times: dict[str, int] = {}
             for one, others in self._aligned(step).values():
+                rows = [float(each.rows) for each in others]
                 for name, (total, *parts) in _numbers(one, others):
+                    time = times[name] = times.get(name, 0) + 1
+                    name = f"{name}, number {time}" if time > 1 else name
                     if total > 0 and min(parts) >= 0 and abs(sum(parts) - total) <= 1e-9 * total:
-                        if len(found) < MOST_COUNTS:
-                            found.setdefault(name, tuple(parts))
+                        if len(found) < MOST_COUNTS and (time == 1 or parts != rows):
+                            found[name] = tuple(parts)
             self._counts[step] = found
         return self._counts[step]
 

@@ -33,6 +33,8 @@ COMPUTED = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript)
 LEAST = 2
 """Occurrences on which the ranks' values differ; of one alone nothing is concluded."""
 
+NAUGHT = 1e-12
+
 
 @dataclass(frozen=True)
 class Site:
@@ -113,7 +115,8 @@ def _judged(found: Occurrences) -> Judgment | None:
     if found.uneven is not None or not all(each.known for each in found.values):
         return None
     every = [joins(each) for each in found.values]
-    telling = [at for at, ways in enumerate(every) if not any(way.kind == "equal" for way in ways)]
+    alike = [any(way.kind == "equal" for way in ways) for ways in every]
+    telling = [at for at, each in enumerate(found.values) if not (alike[at] or _is_naught(each.whole))]
     if len(telling) < LEAST or {found.rounds[at] for at in telling} != {*found.rounds}:
         return None
     ways = [way for way in every[telling[0]] if all(way in every[at] for at in telling)]
@@ -140,6 +143,12 @@ def _judged(found: Occurrences) -> Judgment | None:
     if not _all_vary(shares) or way.weight == PASSED:
         return None
     return way.kind, None, axes, "" if way.weight in ("", ROWS) else way.weight
+
+
+def _is_naught(value: Any) -> bool:
+    """Whether it is zero but for rounding."""
+    tensor = torch.as_tensor(value)
+    return tensor.is_floating_point() and bool((tensor.abs() < NAUGHT).all())
 
 
 def _all_vary(tables: Sequence[torch.Tensor]) -> bool:
