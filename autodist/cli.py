@@ -120,8 +120,10 @@ class ScriptCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the scripts' arguments away before the others are parsed."""
         end = args.index("--") if "--" in args else len(args)
-        ctx.meta[ARGS] = tuple(args[end + 1 :])
-        return super().parse_args(ctx, args[:end])
+        ctx.meta[ARGS], own = tuple(args[end + 1 :]), args[:end]
+        alone = (each == "--observe" and own[at + 1 : at + 2] != ["all"] for at, each in enumerate(own))
+        own = ["--observe=unknown" if one else each for one, each in zip(alone, own, strict=True)]  # no script is taken
+        return super().parse_args(ctx, own)
 
 
 script_options = _options(
@@ -266,6 +268,7 @@ def cli() -> None:
     "--observe",
     is_flag=False,
     flag_value="unknown",
+    metavar="[all]",
     type=click.Choice(["unknown", "all"]),
     help="Run a few steps first, to measure how values lie that reading does not know; all: and compare the others.",
 )

@@ -217,14 +217,14 @@ ANALYZE = """
     analysis
     assembling | refusals
     evaluation | picked | reductions
-    beginning | going_apart | handmade | loaders | losses | modules
+    beginning | going_apart | handmade | loaders | losses | measured | modules
     batch_sizes | checkpoints | devices | numbering | sets | squeezed
     launched
     device_numbers | group
     own_rank
 """
 
-FOR_RULES = {"rule", "script", "config", "edits", "imports", "values", "spread", "source"}
+FOR_RULES = {"rule", "script", "config", "edits", "imports", "values", "spread", "source", "observations"}
 """What a rule may import of autodist: what describes a script, and what describes a change."""
 
 IN_THE_USERS_PROCESS = ("bootstrap", "confinement", "marks", "nodes", "outside", "trace", "plan", "probes", "sharing")

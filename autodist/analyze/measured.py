@@ -51,13 +51,17 @@ def with_measured(
             or other.trains == script.trains
             and (left or len(doubts(other)) < len(doubts(script)))
         ):
-            script = other if doubts(script) else _as_notes(other)
+            script = other if doubts(script) else _as_notes(other, facts.measured)
     return replace(script, concerns=(*script.concerns, *faults))
 
 
-def _as_notes(script: TrainingScript) -> TrainingScript:
-    """The same, where reading alone has taken for granted, and told nobody, what was measured now."""
-    concerns = (replace(e, severity=Severity.NOTE) if e.code == "AD612" else e for e in script.concerns)
+def _as_notes(script: TrainingScript, measured: Mapping[ast.AST, Measured]) -> TrainingScript:
+    """The same, where reading alone has taken for granted, and told nobody, what was measured now: that samples are
+    left apart."""
+    apart = {node for node, each in measured.items() if each.lies == "rows"}
+    concerns = (
+        replace(e, severity=Severity.NOTE) if e.code == "AD612" and e.node in apart else e for e in script.concerns
+    )
     return replace(script, concerns=tuple(concerns))
 
 

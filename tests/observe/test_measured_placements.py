@@ -337,7 +337,7 @@ def test_verify_says_what_was_tried(library: Path, autodist: Autodist, warm: Non
 
 def test_what_cannot_be_measured(library: Path, autodist: Autodist, warm: None) -> None:
     Path("train.py").write_text(EACH.replace("print(loss.item())", "raise RuntimeError('no')"))
-    result = autodist("convert", "train.py", "--observe")
+    result = autodist("convert", "--observe", "train.py")
     assert result.exit_code == 2 and "fails: RuntimeError: no" in result.output
     with pytest.raises(AutodistError, match="cannot be read"):
         observations.read(Path("missing.json"))
