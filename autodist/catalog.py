@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from autodist import operations
+from autodist.observations import Measured
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -60,6 +62,8 @@ class Catalog:
         self._losses = losses or {}
         self._draws = draws or {}
         self._apart = frozenset(own_operations or ()) & operations.load(own_operations).keeping_samples
+        self.measured: Mapping[ast.AST, Measured] = {}
+        """How values of the project at hand lie that a library makes, where that was measured."""
         self._known: dict[str, frozenset[str]] = {}
         self._drawn: dict[str, frozenset[str]] = {}
         """The answers so far."""

@@ -120,8 +120,10 @@ class ScriptCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the scripts' arguments away before the others are parsed."""
         end = args.index("--") if "--" in args else len(args)
-        ctx.meta[ARGS] = tuple(args[end + 1 :])
-        return super().parse_args(ctx, args[:end])
+        ctx.meta[ARGS], own = tuple(args[end + 1 :]), args[:end]
+        alone = (each == "--observe" and own[at + 1 : at + 2] != ["all"] for at, each in enumerate(own))
+        own = ["--observe=unknown" if one else each for one, each in zip(alone, own, strict=True)]  # no script is taken
+        return super().parse_args(ctx, own)
 
 
 script_options = _options(
@@ -160,6 +162,11 @@ script_options = _options(
         "--sharded-checkpoints", is_flag=True, default=None, help="FSDP: each rank writes its shards, to a folder."
     ),
     click.option("--shard-unit", metavar="CLASS", help="FSDP: shard modules of this class by themselves."),
+    click.option(
+        "--observations",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="What was measured: written by --observe, read by all others.",
+    ),
     click.option(
         "--select",
         metavar="CODES",
@@ -229,6 +236,18 @@ run_options = _options(
 RUN_OPTIONS = ("nproc", "nnodes", "steps", "device", "dtype", "timeout", "report", "require_coverage")
 
 
+OBSERVE_OPTIONS = ("steps", "timeout")
+"""Those that `--observe` has, too."""
+
+
+def _observing(observe: str | None, context: click.Context, runs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The options of the runs that measure, if some are asked for."""
+    if observe is None:
+        return None
+    told: dict[str, Any] = {"everything": observe == "all", "args": context.meta[ARGS], "timeout": runs["timeout"]}
+    return {**told, "steps": runs["steps"]} if runs["steps"] else told
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="torch-autodist", prog_name="autodist")
 def cli() -> None:
@@ -246,6 +265,14 @@ def cli() -> None:
 @click.option("--verify", is_flag=True, help="Run both versions, and write only if they train the same model.")
 @run_options
 @click.option(
+    "--observe",
+    is_flag=False,
+    flag_value="unknown",
+    metavar="[all]",
+    type=click.Choice(["unknown", "all"]),
+    help="Run a few steps first, to measure how values lie that reading does not know; all: and compare the others.",
+)
+@click.option(
     "--on-preempt", is_flag=True, default=None, help="Save on SIGTERM or SIGUSR1 after a step, and go on there later."
 )
 @click.option("--if-training", is_flag=True, help="Skip files that train nothing, as when several files are given.")
@@ -262,13 +289,14 @@ def convert(
     check: bool,
     force: bool,
     verify: bool,
+    observe: str | None,
     if_training: bool,
     **options: Any,
 ) -> None:
     """Convert training scripts (- for standard input) and the local modules that they import.
 
     With --verify, what follows -- goes to both versions. --nproc, --steps, --device, --dtype, --timeout, --report
-    and --require-coverage are for its runs.
+    and --require-coverage are for its runs; --steps, --timeout and what follows -- for those of --observe, too.
     """
     runs = {name: options.pop(name) for name in RUN_OPTIONS}
     named = _located(modules)
@@ -279,11 +307,12 @@ def convert(
         raise click.UsageError("--output, --in-place and --diff or --check exclude each other")
     if len(files) > 1 and not (in_place or diff or check):
         raise click.UsageError("several files need --in-place, --diff or --check")
-    if STDIN in files and (in_place or verify or len(files) > 1):
-        raise click.UsageError("standard input stands alone, without --in-place and --verify")
-    if context.meta[ARGS] and not verify:
-        raise click.UsageError("arguments after -- are for the runs of --verify")
+    if STDIN in files and (in_place or verify or observe or len(files) > 1):
+        raise click.UsageError("standard input stands alone, without --in-place, --verify and --observe")
+    if context.meta[ARGS] and not (verify or observe):
+        raise click.UsageError("arguments after -- are for the runs of --verify and --observe")
     given = [name for name in RUN_OPTIONS if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    given = [name for name in given if not (observe and name in OBSERVE_OPTIONS)]
     if given and not verify:
         raise click.UsageError(f"--{given[0].replace('_', '-')} is for the runs of --verify")
     if_training = if_training or len(files) > 1
@@ -292,7 +321,7 @@ def convert(
         return
     from autodist.session import Delivery, Session
 
-    session = Session(**_split(options), modules=named)
+    session = Session(**_split(options), modules=named, observing=_observing(observe, context, runs))
     proof = {"args": context.meta[ARGS], **runs} if verify else None
     sys.exit(session.convert(candidates, Delivery(output, in_place, diff, check, force, proof, if_training)))
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from autodist import observations
 from autodist.errors import AutodistError
+from autodist.observations import Measured
 
 
 class Strategy(str, Enum):
@@ -76,6 +78,10 @@ class Config:
     ignore: tuple[str, ...] = ()
     catalog: Mapping[str, Sequence[str]] = field(default_factory=dict)
     operations: Mapping[str, object] = field(default_factory=dict)
+    observations: Path | None = None
+    """The file of what was measured."""
+    measured: tuple[Measured, ...] = ()
+    """How values lie that reading does not know, as it was measured."""
     mixed_precision: MixedPrecision | None = None
     activation_checkpointing: bool = False
     cpu_offload: bool = False
@@ -117,10 +123,13 @@ def memory(text: str) -> int | None:
     return int(float(found[1]) * base ** ("KMGT".index(found[2].upper()) + 1))
 
 
-def load(folder: Path, options: Mapping[str, Any]) -> Config:
-    """The options of a run on a file in ``folder``. Those that are None or empty come from its pyproject.toml."""
+def load(folder: Path, options: Mapping[str, Any], observing: bool = False) -> Config:
+    """The options of a run on a file in ``folder``. Those that are None or empty come from its pyproject.toml. What was
+    measured is read, unless it is about to be measured again (``observing``)."""
     given = {key: value for key, value in options.items() if value or value is False}
     config = Config(**{**_defaults(folder.absolute()), **given})
+    if config.observations is not None and not observing:
+        config = replace(config, measured=observations.read(config.observations))
     if config.strategy is Strategy.AUTO and config.device_memory is None:
         raise AutodistError("--strategy auto needs --device-memory, the memory of one device, such as 80GiB")
     if config.meta_device and config.cpu_offload:
@@ -192,6 +201,10 @@ def _option(path: Path, data: bytes, key: str, value: object) -> Any:
             return tuple(value)
         case ("select" | "ignore", _):
             expected = 'a list of rule codes, as in ["AD301"]'
+        case ("observations", str()) if value:
+            return path.parent / value
+        case ("observations", _):
+            expected = 'the name of a file, as in "observations.json"'
         case ("catalog", dict()) if all(_names(names) for names in value.values()):
             return value
         case ("catalog", _):

@@ -5,32 +5,37 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from autodist import launch, output, proofs, registry, relocation
+from autodist import catalog, launch, observations, output, proofs, registry, relocation
 from autodist.choice import choose
-from autodist.config import Config, load
+from autodist.config import Config, Evaluation, load
 from autodist.convert import convert, faults, unchanged
 from autodist.deep import deep
 from autodist.errors import AutodistError
 from autodist.notebook import SUFFIX
+from autodist.observations import Measured
 from autodist.output import Output
+from autodist.placement.measured import located
 from autodist.project import Project, added_folders, console_script, starts
 from autodist.report import Run, counted, github, gitlab, json, markdown, sarif, shown, text
 from autodist.report import diff as diffs
 from autodist.result import Result
-from autodist.rule import Diagnostic
+from autodist.rule import Diagnostic, Severity
 from autodist.source import Source
 from autodist.terminal import Terminal
 
 STDIN = Path("-")
 DONE, LOOK, BAD_INPUT = 0, 1, 2
 COMMANDS_OF_NOTEBOOKS = "AD909"
+MEASURED = "AD612"
+"""What is said of values that were measured, and not read."""
+MOST_TOLD = 3
 Work = Callable[[Project, Config], tuple[Run | None, int]]
 
 
@@ -71,6 +76,9 @@ class Session:
     explain: tuple[str, ...] = ()
     """Codes of rules that are said to be explained at their lines."""
 
+    observing: Mapping[str, Any] | None = None
+    """The options of the runs that measure what reading does not know; None asks for none."""
+
     def convert(self, files: Iterable[Path], delivery: Delivery) -> int:
         """Convert each file. Returns the exit code."""
         runs, status = self._each(files, lambda project, config: self._convert(project, config, delivery))
@@ -99,7 +107,7 @@ class Session:
                 projects = [self._read(path) for path in (before, after)] if changed else []
                 return self._once(projects, (), run, options) if changed else run()
             project = self._read(before)
-            config = self._chosen(project, load(before.parent, self.options))
+            config = self._chosen(project, self._measured(project, load(before.parent, self.options)))
             with self.terminal.progress():
                 result = convert(project, config)
             self.terminal.say(text.summary(Run(config.strategy, result), quiet=changed, verbose=False))
@@ -123,6 +131,25 @@ class Session:
             return Project.load(path, module=self.modules.get(path))
         return Project.load(Path("<stdin>"), sys.stdin.buffer.read())
 
+    def _measured(self, project: Project, config: Config) -> Config:
+        """The options with what is measured now, where that is asked for, and kept; what has changed since is said."""
+        if self.observing is not None:
+            kept = config.observations
+            measured = _observed(project, config, self.observing)
+            if kept is not None:
+                before = observations.read(kept) if kept.exists() else ()
+                gone = {each.key for each in (*measured, *located(before, project)[1])}
+                observations.write(kept, [*measured, *(each for each in before if each.key not in gone)])
+            return replace(config, measured=tuple(measured))
+        if config.measured and (stale := located(config.measured, project)[1]):
+            sites = ", ".join(f"{each.site} `{each.expression}`" for each in stale[:MOST_TOLD])
+            more = f" and {len(stale) - MOST_TOLD} more" if len(stale) > MOST_TOLD else ""
+            self.terminal.say(
+                f"{config.observations and shown(config.observations)}: changed since it was measured, and ignored: "
+                f"{sites}{more}; --observe measures again"
+            )
+        return config
+
     def _chosen(self, project: Project, config: Config) -> Config:
         """The options with a strategy that fits, which is said if it was not named."""
         with self.terminal.progress():
@@ -137,8 +164,9 @@ class Session:
         worst = DONE
         for path in files:
             try:
-                config = load(Path() if path == STDIN else path.parent, self.options)
+                config = load(Path() if path == STDIN else path.parent, self.options, self.observing is not None)
                 project = self._read(path)
+                config = self._measured(project, config)
                 run, status = work(project, self._chosen(project, config))
                 runs += [run] if run else []
             except Exception as error:
@@ -158,7 +186,8 @@ class Session:
         output.check(outputs, overwrite=delivery.force or delivery.in_place)
         proof = DONE
         if delivery.proof is not None and result.changed:
-            proof = _proven(project, result, stream=sys.stderr, **delivery.proof)
+            result, proof = self._proven(project, config, result, delivery.proof)
+            outputs = _outputs(project, result, config, delivery)
         kept = proof == DONE
         if kept:
             output.write(outputs)
@@ -179,6 +208,45 @@ class Session:
             self.terminal.say("the conversion is not proven to do what the original does: nothing was written")
             return run, proof
         return run, LOOK if result.needs_person or left or (delivery.check and result.changed) else DONE
+
+    def _proven(self, project: Project, config: Config, result: Result, runs: Mapping[str, Any]) -> tuple[Result, int]:
+        """The conversion that its runs prove, and the exit code: the one that was made, or else one by another plan."""
+        tried: dict[tuple[str, ...], str] = {}
+        for name, plan in self._plans(project, config, runs):
+            with self.terminal.progress():
+                made = result if plan is config else convert(project, plan)
+            after = tuple(file.after for file in made.files)
+            for each in (
+                e for e in made.diagnostics if e not in result.diagnostics and e.severity is not Severity.NOTE
+            ):
+                self.terminal.say(f"{name}: {shown(each.source.path)}:{each.line}: {each.message}")
+            if after in tried or not made.changed or made.refused:
+                continue
+            tried[after] = name
+            code = _proven(project, made, stream=sys.stderr, **runs)
+            if code == DONE:
+                if len(tried) > 1:
+                    self.terminal.say(f"{', then '.join(tried.values())}: the last one is equal")
+                return (made if runs["steps"] else _without_doubt(made)), DONE
+            if code != LOOK:
+                return result, code
+        self.terminal.say(f"tried: {', '.join(tried.values())}")
+        return result, LOOK
+
+    def _plans(self, project: Project, config: Config, runs: Mapping[str, Any]) -> Iterator[tuple[str, Config]]:
+        """What is tried one after the other: the conversion as it is asked for; where that is not equal, with what is
+        measured, or without; and with every evaluation whole on each rank."""
+        yield "as it was measured" if config.measured else "as it is read", config
+        if config.measured:
+            yield "as it is read", replace(config, measured=())
+        else:
+            told = {"everything": False, "args": runs["args"], "timeout": runs["timeout"]}
+            try:
+                yield "as it was measured", replace(config, measured=tuple(_observed(project, config, told)))
+            except AutodistError as error:
+                self.terminal.say(f"cannot be measured: {error}")
+        if config.evaluation is Evaluation.SHARED:
+            yield "each rank evaluates all data", replace(config, evaluation=Evaluation.WHOLE)
 
     def _check(self, project: Project, config: Config) -> tuple[Run | None, int]:
         with self.terminal.progress():
@@ -225,8 +293,27 @@ def _rendered(output_format: str, runs: Sequence[Run], with_diff: bool) -> str:
             return text.listing(runs, verbose=False) + "\n"
 
 
+def _observed(project: Project, config: Config, options: Mapping[str, Any]) -> list[Measured]:
+    if find_spec("torch") is None:
+        raise AutodistError("--observe runs the script and needs torch: pip install 'torch-autodist[verify]'")
+    from autodist.observe.sites import observed
+    from autodist.verify.progress import progress_for_terminal
+
+    progress = progress_for_terminal()
+    try:
+        return observed(project, catalog.load(config.catalog, config.operations), progress=progress, **options)
+    finally:
+        progress.close()
+
+
 def _is_stdin(project: Project) -> bool:
     return project.entry.path == Path("<stdin>")
+
+
+def _without_doubt(result: Result) -> Result:
+    """The same, of which whole runs have proven what was measured in a few steps."""
+    told = (replace(e, severity=Severity.NOTE) if e.code == MEASURED else e for e in result.diagnostics)
+    return replace(result, diagnostics=tuple(told))
 
 
 def _proven(project: Project, result: Result, **options: Any) -> int:

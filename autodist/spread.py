@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from autodist.observations import Measured
 from autodist.placement import Partial, Placement, Replicate, Shard
 from autodist.solve.facts import is_number_of_samples, is_sum, is_weighted
 
@@ -137,3 +138,12 @@ def spread_of(placement: Placement) -> Spread:
     if is_sum(placement):
         return Spread.COUNT if is_number_of_samples(placement) else Spread.SUM
     return Spread.LOCAL
+
+
+def measured(told: Measured) -> Spread:
+    """The same of what was measured."""
+    if told.lies == "rows":
+        return Spread.COLUMNS if told.axis else Spread.ROWS
+    if told.lies == "mean":
+        return Spread.FEWER if told.weight else Spread.MEAN
+    return {"sum": Spread.SUM, "max": Spread.MOST, "min": Spread.LEAST}.get(told.lies, Spread.LOCAL)

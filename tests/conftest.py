@@ -165,9 +165,10 @@ def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote | None]:
 
 @pytest.fixture
 def warm(zygote: Zygote | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command that verifies forks from that process, too, instead of one of its own."""
+    """The commands that run scripts fork from that process, too, instead of one of their own."""
     if zygote is not None:
-        monkeypatch.setattr("autodist.verify.proof.Zygote", lambda *_: nullcontext(zygote))
+        for module in ("autodist.verify.proof", "autodist.observe.measured"):
+            monkeypatch.setattr(f"{module}.Zygote", lambda *_: nullcontext(zygote))
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ LAYERS = """
     source
     notebook
     config
-    operations
+    operations | observations
     deep | errors | sniff
 """
 """From the top. ``|`` separates modules that do not know each other, ``&`` two halves of one. A package is one name."""
@@ -174,7 +174,7 @@ PLACEMENT = """
     reading
     placements
     subscripts | plan
-    arguments | shapes | whole_numbers
+    arguments | shapes | whole_numbers | measured
     transfer
     samples | layout | products | between_ranks
     sizes
@@ -217,14 +217,14 @@ ANALYZE = """
     analysis
     assembling | refusals
     evaluation | picked | reductions
-    beginning | going_apart | handmade | loaders | losses | modules
+    beginning | going_apart | handmade | loaders | losses | measured | modules
     batch_sizes | checkpoints | devices | numbering | sets | squeezed
     launched
     device_numbers | group
     own_rank
 """
 
-FOR_RULES = {"rule", "script", "config", "edits", "imports", "values", "spread", "source"}
+FOR_RULES = {"rule", "script", "config", "edits", "imports", "values", "spread", "source", "observations"}
 """What a rule may import of autodist: what describes a script, and what describes a change."""
 
 IN_THE_USERS_PROCESS = ("bootstrap", "confinement", "marks", "nodes", "outside", "trace", "plan", "probes", "sharing")

@@ -23,6 +23,7 @@ from autodist.analyze.handmade import (
 )
 from autodist.analyze.launched import is_distributed, seeds_by_rank
 from autodist.analyze.losses import gathered_rows, meeting_in, whole_losses, without_sums
+from autodist.analyze.measured import relied_on, unread, with_measured
 from autodist.analyze.modules import uncovered
 from autodist.analyze.picked import steps_on_parts
 from autodist.analyze.reductions import losses, placed, reduced, terms
@@ -52,6 +53,14 @@ Lying: TypeAlias = Callable[..., Losses] | None
 def analyze(project: Project, config: Config) -> TrainingScript:
     """The semantic model of a project."""
     facts = catalog.load(config.catalog, config.operations)
+    script = _read(project, config, facts)
+    if config.measured and not script.distributed:
+        return with_measured(script, project, config, lambda told: _read(project, config, told))
+    return script
+
+
+def _read(project: Project, config: Config, facts: catalog.Catalog) -> TrainingScript:
+    """The semantic model, as far as these facts tell."""
     try:
         return _analyzed(project, config, facts, Runs(project, facts, placed))
     except Unfinished as end:
@@ -116,7 +125,6 @@ def _chosen(
         return script
     planned = partial(gathering, draws=run.plan.draws)
     refused: TrainingScript | None = None
-    told = False
     for assumes in (True, False):  # that what is not known computes each sample apart from the others
         unsettled = _unsettled(script, run)
         if not unsettled:
@@ -129,7 +137,7 @@ def _chosen(
             refused = refused or (None if other.trains else other)
             paired = _parts_pairs(run, gathered)
             if other.trains >= script.trains and (paired or len(_warned(other)) <= len(_warned(script))):
-                script, run, told = other, gathered, told or paired
+                script, run = other, gathered
     pair = _first_pair(run)
     concern = in_batch_negatives(pair, run) if pair else None
     if concern is None and script.trains and _warned(script):
@@ -165,7 +173,8 @@ def _unsettled(script: TrainingScript, run: Interpreter) -> set[ast.AST]:
 
 def _opaque(run: Interpreter) -> list[Event]:
     """What losses are computed by that may relate the samples of a batch, for all that is known of it."""
-    calls = {event.node: event for event in run.of("unfollowed") if event.node not in run.plan.gathered}
+    passed = {*run.plan.gathered, *run.catalog.measured}
+    calls = {event.node: event for event in run.of("unfollowed") if event.node not in passed}
     made = {node for loss in run.of("backward") for node in _computed_from(loss, run)} if calls else set()
     return [event for node, event in calls.items() if node in made]
 
@@ -285,6 +294,9 @@ def _modelled(
         script, weighed=tuple(even), joined=joined, gathered=gathered, terms=summed, reckoned=tuple(reckoned)
     )
     script = replace(script, concerns=(*script.concerns, *late))
+    if judged is not None:
+        measured = tuple(relied_on(judged, facts))
+        script = replace(script, concerns=(*script.concerns, *measured), unread=frozenset(unread(judged)))
     if (twice := pairing.doubled(run)) is not None:
         message = (
             "the loss compares the samples of a batch, and is computed here of all data, too, gradients on: evaluate "

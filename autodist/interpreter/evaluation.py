@@ -15,7 +15,7 @@ from autodist.interpreter.questions import children_of, is_known, last_part, lit
 from autodist.interpreter.single import Single
 from autodist.interpreter.words import COUNTING, CUTTING, REST, SIZES
 from autodist.source import all_of, counted_of, filled_in, first_index, last_name, operands, walk
-from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
+from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread, measured
 from autodist.tensors import axes, calls, operations, picking, shapes
 from autodist.tensors.named_axes import from_front
 from autodist.tensors.picking import FORMS
@@ -100,6 +100,8 @@ class Evaluation(Single, Overloads):
             origins: frozenset[Amplified | Gathered] = frozenset([Gathered(node)] if gathered else [])
             origins |= {each for each in value.origins if isinstance(each, Amplified)}
             value = Value(kept if not value.spread.is_local else frozenset(), models=value.models, origins=origins)
+        if value.spread.is_local and (told := self.catalog.measured.get(node)) is not None:
+            value = value.computed(measured(told)).but(axes=told.axes)
         if node in plan.joined:
             if self._counts_some(node, value):
                 value = value.but(spread=SUM)

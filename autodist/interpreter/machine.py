@@ -189,6 +189,8 @@ class Machine(ABC):
 
     def event(self, kind: str, node: ast.AST, scope: Scope, value: Value = NOTHING, detail: Value = NOTHING) -> None:
         """Note that ``kind`` happens at ``node``."""
+        if kind == "unfollowed" and node in self.catalog.measured and self.catalog.measured[node].lies != "mixed":
+            return
         noted = Event(
             kind,
             len(self.events),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
@@ -58,9 +58,9 @@ class Observation:
 
 def observations(measured: Measured) -> list[Observation]:
     """How each recorded value lies over the ranks, in the order of their places."""
-    steps = [_Steps(each) for each in measured.rounds]
+    steps = [Steps(each) for each in measured.rounds]
     runs = (run for each in measured.rounds for run in (each.whole, *each.shares))
-    seen = (each for run in runs for each in run if each.kind != "operation")
+    seen = (each for run in runs for each in run if each.kind in KINDS)
     found = [_observed(place, measured.rounds, steps) for place in dict.fromkeys(map(_place, seen))]
     return sorted(_gathered(found), key=lambda each: (_order(each.site), KINDS.index(each.kind)))
 
@@ -74,32 +74,56 @@ def _order(site: str) -> tuple[str, int]:
     return name, int(line) if line.isdecimal() else 0
 
 
-def _observed(place: tuple[str, str, str], rounds: Sequence[Round], steps: Sequence[_Steps]) -> Observation:
-    kind, site, text = place
-    occurrences: list[Values] = []
+@dataclass
+class Occurrences:
+    """What a place was on the whole batch and on the shares, each time that a run came to it."""
+
+    values: list[Values] = field(default_factory=list)
+    rows: list[tuple[int, ...]] = field(default_factory=list)
+    """The samples of the batches at hand."""
+    rounds: list[int] = field(default_factory=list)
     mixing: Mixing | None = None
+    uneven: int | None = None
+    """How often it occurred on the whole batch, where a share has come to it more or less often."""
+
+
+def occurrences(place: tuple[str, str, str], rounds: Sequence[Round], steps: Sequence[Steps]) -> Occurrences:
+    """All that was recorded at a place, and the first operation that mixes samples on the way to it."""
+    found = Occurrences()
     for number, each in enumerate(rounds):
         whole = [seen for seen in each.whole if _place(seen) == place]
         shares = [[seen for seen in share if _place(seen) == place] for share in each.shares]
         if any(len(share) != len(whole) for share in shares):
-            why = "it occurs more or less often on a share than on the whole batch"
-            return Observation(kind, site, text, "undecided", None, len(whole), None, why)
+            found.uneven = len(whole)
+            return found
         for one, *others in zip_longest(whole, *shares):
             weights = {
                 ROWS: tuple(float(other.rows) for other in others),
                 PASSED: tuple(float(other.total) for other in others),
                 **steps[number].counts(one.step),
             }
-            occurrences.append(Values(one.value, tuple(other.value for other in others), weights))
-            if mixing is None and one.operation >= 0 and not joins(occurrences[-1]):
-                mixing = steps[number].mixing(one.step, one.operation)
-    state, join = settled(occurrences)
+            found.values.append(Values(one.value, tuple(other.value for other in others), weights))
+            found.rows.append((one.rows, *(other.rows for other in others)))
+            found.rounds.append(number)
+            if found.mixing is None and one.operation >= 0 and not joins(found.values[-1]):
+                found.mixing = steps[number].mixing(one.step, one.operation)
+    return found
+
+
+def _observed(place: tuple[str, str, str], rounds: Sequence[Round], steps: Sequence[Steps]) -> Observation:
+    kind, site, text = place
+    found = occurrences(place, rounds, steps)
+    if found.uneven is not None:
+        why = "it occurs more or less often on a share than on the whole batch"
+        return Observation(kind, site, text, "undecided", None, found.uneven, None, why)
+    state, join = settled(found.values)
     why = ""
     if state == "undecided":
-        known = all(each.known for each in occurrences)
-        zero = known and all(not torch.as_tensor(each.whole).count_nonzero() for each in occurrences)
+        known = all(each.known for each in found.values)
+        zero = known and all(not torch.as_tensor(each.whole).count_nonzero() for each in found.values)
         why = "it is too large to be kept" if not known else "it is zero every time" if zero else "it fits several ways"
-    return Observation(kind, site, text, state, join, len(occurrences), mixing if state == "mixed" else None, why)
+    mixing = found.mixing if state == "mixed" else None
+    return Observation(kind, site, text, state, join, len(found.values), mixing, why)
 
 
 def _gathered(found: Sequence[Observation]) -> Iterator[Observation]:
@@ -115,7 +139,7 @@ def _gathered(found: Sequence[Observation]) -> Iterator[Observation]:
         yield Observation("gradient", site, text, state, several[0].join, several[0].times, None, several[0].why)
 
 
-class _Steps:
+class Steps:
     """The operations of each step of one round, on the whole batch and on the shares."""
 
     def __init__(self, round_: Round) -> None:
@@ -141,11 +165,15 @@ class _Steps:
         """What shares may be weighted by: numbers that add up to that of the whole batch, and sizes that do."""
         if step not in self._counts:
             found: dict[str, tuple[float, ...]] = {}
+            times: dict[str, int] = {}
             for one, others in self._aligned(step).values():
+                rows = [float(each.rows) for each in others]
                 for name, (total, *parts) in _numbers(one, others):
+                    time = times[name] = times.get(name, 0) + 1
+                    name = f"{name}, number {time}" if time > 1 else name
                     if total > 0 and min(parts) >= 0 and abs(sum(parts) - total) <= 1e-9 * total:
-                        if len(found) < MOST_COUNTS:
-                            found.setdefault(name, tuple(parts))
+                        if len(found) < MOST_COUNTS and (time == 1 or parts != rows):
+                            found[name] = tuple(parts)
             self._counts[step] = found
         return self._counts[step]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -16,7 +17,7 @@ from autodist.project import module_of
 from autodist.source import Source
 from autodist.verify.launch import Zygote
 from autodist.verify.placement import Placement
-from autodist.verify.plan import ProcessPlan
+from autodist.verify.plan import Place, ProcessPlan
 from autodist.verify.probes.observing import Seen, pickled
 from autodist.verify.progress import NoProgress, Progress
 from autodist.verify.proof import imported_packages
@@ -56,8 +57,10 @@ def measure(
     workdir: Path | None = None,
     zygote: Zygote | None = None,
     progress: Progress | None = None,
+    places: Mapping[Path, Sequence[Place]] | None = None,
 ) -> Measured:
-    """Run ``script`` for so many optimizer steps in copies of its folder, on the CPU and in float64.
+    """Run ``script`` for so many optimizer steps in copies of its folder, on the CPU and in float64. Beside what others
+    see the expressions are recorded that have some ``places`` in its files.
 
     Raises AutodistError where it fails, or takes no step with batches of a loader.
     """
@@ -87,19 +90,20 @@ def measure(
         temporary,
     )
     setting.modules = {script: name} if name else {}
+    named = {os.path.relpath(path, workdir).replace(os.sep, "/"): [*each] for path, each in (places or {}).items()}
     try:
         if zygote is not None or sys.platform != "linux":
             setting.zygote = zygote
-            return _measured(setting)
+            return _measured(setting, named)
         with Zygote(imported_packages([script]), setting.env, records / "zygote.log") as own:
             setting.zygote = own
-            return _measured(setting)
+            return _measured(setting, named)
     finally:
         shutil.rmtree(records, ignore_errors=True)
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _measured(setting: Setting) -> Measured:
+def _measured(setting: Setting, places: dict[str, list[Place]]) -> Measured:
     """Twice, the second time with other weights; before that once to see which batches train and what is drawn."""
     first = _run(setting, "first", None, None, {}, None)
     passes = {key: each for key, each in first.passes.items() if each.trains}
@@ -124,7 +128,7 @@ def _measured(setting: Setting) -> Measured:
         seen: list[list[Seen]] = []
         for number, replay in enumerate(replays):
             name = f"{'shaken-' * shaken}{'whole' if not number else f'share{number}'}"
-            _run(setting, name, replay, (str(states), number > 0, shaken), held, seen)
+            _run(setting, name, replay, (str(states), number > 0, shaken, places), held, seen)
         result.rounds.append(Round(seen[0], seen[1:]))
     return result
 
@@ -156,7 +160,7 @@ def _run(
     setting: Setting,
     name: str,
     replay: Replay | None,
-    observing: tuple[str, bool, bool] | None,
+    observing: tuple[str, bool, bool, dict[str, list[Place]]] | None,
     held: dict[str, list[int]],
     seen: list[list[Seen]] | None,
 ) -> RunTrace:

@@ -12,7 +12,8 @@ from autodist import catalog
 from autodist.deep import deep
 from autodist.errors import AutodistError
 from autodist.observe.found import Observation
-from autodist.placement.lattice import Partial, Placement, Replicate, Shard
+from autodist.placement.lattice import Replicate
+from autodist.placement.measured import as_join
 from autodist.placement.propagate import propagate
 from autodist.project import Project
 from autodist.solve.sources import sources
@@ -44,17 +45,6 @@ def compared(script: Path, workdir: Path, found: Sequence[Observation]) -> list[
                     lying = [placements.of.get(each, Replicate()) for each in program.at(node).operations]
                     read.setdefault(place, set()).update(map(as_join, lying))
     return [_with(each, read.get((each.site, each.text), set())) for each in found]
-
-
-def as_join(placement: Placement) -> str | None:
-    """The way of joining that a placement is, None where reading knows none."""
-    if isinstance(placement, Replicate):
-        return {0: "equal", -1: "sum"}.get(placement.exponent)
-    if isinstance(placement, Shard):
-        return f"rows {placement.axis}" if not placement.exponent and not placement.order else None
-    if isinstance(placement, Partial):
-        return placement.reduce if not placement.exponent else None
-    return None
 
 
 def _with(each: Observation, read: set[str | None]) -> Observation:

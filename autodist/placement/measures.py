@@ -115,9 +115,13 @@ class Measures(Reading):
         return bool(value.operations)
 
     def _sizes_of_field(self, batch: Value, key: Value) -> Sizes:
-        """The sizes of a field of a batch, as far as the data set of a library is told of: labels lie along one axis."""
+        """The sizes of a field of a batch, as far as a data set of a library is told of: labels lie along one axis."""
         data = [part for each in batch.operations for part in each.operands]
-        known = [line for each in (op for part in data for op in _data_sets(part)) if (line := self._table.find(each.name)) is not None and line.cls == "table"]
+        known = [
+            line
+            for each in (op for part in data for op in _data_sets(part))
+            if (line := self._table.find(each.name)) is not None and line.cls == "table"
+        ]
         told = {tuple(each.parameters.get("samples", ())) for each in known}
         fields = told.pop() if len(told) == 1 else ()
         at = key.constant if type(key.constant) is int else -1

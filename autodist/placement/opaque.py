@@ -11,10 +11,14 @@ from typing import Any
 from autodist.placement.call import ROWS
 from autodist.placement.in_place import InPlace
 from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement.measured import ANY, as_placement, lying_alike
+from autodist.placement.shapes import Sizes
 from autodist.program import FIELDS, Operation, Value, closure, held
 from autodist.source import Source, last_name, walk
 
-NOT_KNOWN = "it is not known what it computes"
+GUESSED = "it is not known"
+"""Begins the reasons why a value is taken for one that is different on each rank, for all that is known."""
+NOT_KNOWN = f"{GUESSED} what it computes"
 WRAPPED = "it is not known how it goes through a loader that is shared out"
 DETECTORS = frozenset(["boxes", "pictures"])
 """The kinds of models that hand out a dict of losses where they are given targets."""
@@ -71,6 +75,19 @@ class Opaque(InPlace):
                 hands_out = own in DETECTORS and len(operation.inputs) > 1
                 return _mean_over(own) if hands_out else Shard(0, rows=counts)
         return PerRank(operation.name, NOT_KNOWN)
+
+    def _measured(self, operation: Operation, placement: Placement | None) -> tuple[Placement | None, Sizes] | None:
+        """How a result lies that reading does not know, where that was measured of what lies as its operands do."""
+        told = self._catalog.measured.get(operation.node) if self._catalog is not None else None
+        if told is None or not isinstance(placement, PerRank) or not placement.reason.startswith(GUESSED):
+            return None
+        given = [self._found.joint(held(each)) for each in operation.operands]
+        if placement.reason == WRAPPED or any(isinstance(each, PerRank) for each in given):
+            return None
+        if told.operation != operation.name or {lying_alike(given), ANY}.isdisjoint(told.given):
+            return None
+        self._found.measured.add(operation)
+        return as_placement(told, operation), None if told.axes is None else (None,) * told.axes
 
     def _goes_through_shared(self, owner: Any) -> bool:
         """Whether a library that is not known is given a loader that is shared out: `for x in Prefetcher(loader)`."""

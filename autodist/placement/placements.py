@@ -29,6 +29,8 @@ class Placements:
 
     mixed: frozenset[Operation] = frozenset()
     """The losses that are taken for means over samples, and are otherwise different on each rank."""
+    measured: set[Operation] = field(default_factory=set)
+    """Those of which it was measured how they lie, and reading does not know."""
     communicates: bool = False
     """Whether the program reduces some over the ranks itself."""
 

@@ -82,7 +82,7 @@ def _depending(changed: set[Operation], program: Program) -> list[Operation]:
 class _Propagation(Opaque):
     def run(self, operations_: Sequence[Operation], before: Placements | None = None) -> Placements:
         if before is not None:
-            self._found = Placements(dict(before.of), dict(before.sizes))
+            self._found = Placements(dict(before.of), dict(before.sizes), measured=set(before.measured))
             for each in operations_:
                 self._found.of.pop(each, None)
                 self._found.sizes.pop(each, None)
@@ -131,6 +131,7 @@ class _Propagation(Opaque):
 
     def _shared(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         placement, sizes = self._result(operation)
+        placement, sizes = self._measured(operation, placement) or (placement, sizes)
         if operation not in self._plan.placed:
             return placement, sizes
         return self._plan.placed[operation], (None, *sizes[1:]) if sizes else None

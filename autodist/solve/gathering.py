@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from autodist import operations
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.call import ROWS
+from autodist.placement.opaque import GUESSED
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure
 from autodist.solve.facts import is_even, is_number_of_samples, is_sum, is_weighted
 from autodist.solve.losses import Losses
@@ -33,8 +34,6 @@ SIZING = frozenset("getitem view repeat expand".split())
 """Those of operations that are told sizes or bounds."""
 LAYERS = ("per_sample", "sequence", "batch_statistic")
 """Classes of the layers that compute with parameters, and of some that do without."""
-GUESSED = "it is not known"
-"""Begins the reasons why a value is taken for one that is different on each rank."""
 IN_TURN = " in turn"
 """Ends the order of samples of several batches that are laid behind each other."""
 

@@ -142,11 +142,14 @@ class Losses:
                 if isinstance(lying, PerRank) and lying.operation.rpartition(".")[2] == each.name.rpartition(".")[2]
                 else ""
             )
-            if reason in CERTAIN and (reason != OF_ALL or self._is_known_to_mix(each)):
-                yield each, reason
-            elif reason in OF_PARTS and any(map(self._is_part, given(each))):
-                yield each, reason
-            elif reason == BY_PLACE and _takes_told_places(each):
+            if (
+                reason in CERTAIN
+                and (reason != OF_ALL or self._is_known_to_mix(each))
+                or reason in OF_PARTS
+                and any(map(self._is_part, given(each)))
+                or reason == BY_PLACE
+                and _takes_told_places(each)
+            ):
                 yield each, reason
             elif each.name.rpartition(".")[2] in ORDERING and reason == OF_ALL:
                 yield from ((cut, FIRST) for cut in self._cuts_of(each))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from autodist.verify.trace import PassKey
 
 Role = Literal["original", "conversion", "peer"]
 """A peer is one rank of an original that is distributed itself."""
 Dtype = Literal["float64", "float32"]
+Place: TypeAlias = tuple[int, int, int, int]
+"""Of an expression: its first line and column, and those where it ends."""
 Device = Literal["cpu", "cuda"]
 TEMPORARY = "/tmp"
 """How the folder of temporary files, another one in each run, is named to a person."""
@@ -82,8 +84,9 @@ class ProcessPlan:
     map: str = ""
     """The file that all ranks share, with a byte for each mark."""
 
-    observing: tuple[str, bool, bool] | None = None
-    """For `observe`: the folder of the gradients of the whole run, whether it follows them, with weights moved."""
+    observing: tuple[str, bool, bool, dict[str, list[Place]]] | None = None
+    """For `observe`: the folder of the gradients of the whole run, whether it follows them, with weights moved, and by
+    file which expressions are recorded."""
 
     @property
     def name(self) -> str:
@@ -108,6 +111,8 @@ class ProcessPlan:
         fields["apart"] = tuple((loader, number) for loader, number in fields["apart"])
         fields["alone"] = None if fields["alone"] is None else tuple(fields["alone"])
         fields["first"] = (fields["first"][0], tuple(map(tuple, fields["first"][1])))
-        fields["observing"] = None if fields["observing"] is None else tuple(fields["observing"])
+        if fields["observing"] is not None:
+            *told, places = fields["observing"]
+            fields["observing"] = (*told, {name: [tuple(each) for each in of] for name, of in places.items()})
         fields["private"], fields["node"] = tuple(fields["private"]), tuple(fields["node"])
         return cls(**fields)

@@ -12,7 +12,7 @@ import functools
 import importlib.machinery
 import os
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,8 @@ from torch.nn.modules import module as torch_module
 from torch.optim import optimizer as torch_optimizer
 from torch.utils import data as torch_data
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from autodist.verify.plan import Place
 
 if TYPE_CHECKING:
     from autodist.verify.probes import ProbeContext
@@ -47,6 +49,8 @@ class Observing:
     """The file in which the run on whole batches leaves gradients, and the others find them."""
     follows: bool = False
     shaken: bool = False
+    places: Mapping[str, Sequence[Place]] = field(default_factory=dict)
+    """By file, below the folder of the script, the expressions that are recorded beside what others see."""
 
 
 @dataclass
@@ -54,7 +58,7 @@ class Seen:
     """One value at one place, as often as the place was come to."""
 
     kind: str
-    """differentiated, shown, compared, saved, gradient, or operation."""
+    """differentiated, shown, compared, saved, gradient, site (an expression that was asked for), or operation."""
     site: str
     text: str
     value: Any
@@ -121,7 +125,9 @@ class ObservingProbe:
 
     def compiled(self, data: bytes, path: str) -> CodeType:
         """The code of a file in which the values are handed to us as they are computed."""
-        tree = _Marker(os.path.relpath(path, self._root), self._sites).visit(ast.parse(data))
+        name = os.path.relpath(path, self._root)
+        tree = ast.parse(data)
+        tree = _Marker(name, self._sites, tree, self._observing.places.get(name.replace(os.sep, "/"), ())).visit(tree)
         code: CodeType = compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)
         return code
 
@@ -370,11 +376,26 @@ def _leaves(value: Any, key: str = "", depth: int = 0) -> list[tuple[str, Any]]:
     return []
 
 
+def place_of(node: ast.expr) -> Place:
+    """Where an expression is in its file."""
+    return node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0
+
+
 class _Marker(ast.NodeTransformer):
     """Hands values to us where they are shown, compared, saved and differentiated."""
 
-    def __init__(self, file: str, sites: list[tuple[str, str, str]]) -> None:
+    def __init__(self, file: str, sites: list[tuple[str, str, str]], tree: ast.AST, places: Sequence[Place]) -> None:
         self._file, self._sites = file, sites
+        named, wanted = (each for each in ast.walk(tree) if isinstance(each, ast.expr)), {*places}
+        self._places: dict[ast.AST, Place] = {each: place for each in named if (place := place_of(each)) in wanted}
+
+    def visit(self, node: ast.AST) -> Any:
+        """What is asked for, beside what others see."""
+        place, text = self._places.get(node), ast.unparse(node) if node in self._places else ""
+        visited = super().visit(node)
+        if place is None:
+            return visited
+        return self._recorded("site", visited, f"{':'.join(map(str, place))} {text}")
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """Arguments of what shows and saves, and what `backward` is called on."""
@@ -427,6 +448,9 @@ class _Marker(ast.NodeTransformer):
     def _seen(self, kind: str, node: ast.expr) -> ast.expr:
         if isinstance(node, (ast.Constant, ast.Starred, ast.JoinedStr, ast.Lambda, ast.GeneratorExp)):
             return node
-        self._sites.append((kind, f"{self._file}:{node.lineno}", ast.unparse(node)))
+        return self._recorded(kind, node, ast.unparse(node))
+
+    def _recorded(self, kind: str, node: ast.expr, text: str) -> ast.expr:
+        self._sites.append((kind, f"{self._file}:{node.lineno}", text))
         call = ast.Call(ast.Name(SEEN, ast.Load()), [ast.Constant(len(self._sites) - 1), node], [])
         return ast.copy_location(call, node)
