@@ -159,6 +159,9 @@ script_options = _options(
     click.option(
         "--sharded-checkpoints", is_flag=True, default=None, help="FSDP: each rank writes its shards, to a folder."
     ),
+    click.option(
+        "--async-checkpoints", is_flag=True, default=None, help="The same, written while the training goes on."
+    ),
     click.option("--shard-unit", metavar="CLASS", help="FSDP: shard modules of this class by themselves."),
     click.option(
         "--select",

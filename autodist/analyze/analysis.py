@@ -318,8 +318,10 @@ def _modelled(
     if config.strategy.shards and not config.reshard_after_forward:
         penalties = tuple(weights.left_whole(run, list(script.models)))
         script = replace(script, concerns=(*script.concerns, *penalties))
-    if config.sharded_checkpoints:
-        folders = tuple(shards.folder_concerns(run, script.shards))
+    if config.folders:
+        option = "--async-checkpoints" if config.async_checkpoints else "--sharded-checkpoints"
+        folders = [*shards.folder_concerns(run, script.shards, option)]
+        folders += shards.async_concerns(run, script.shards) if config.async_checkpoints else ()
         script = replace(script, concerns=(*script.concerns, *folders))
     uses = borrowed(project, facts.equivalents)
     script = without_sums(replace(script, borrowed=uses, borrowed_names=imported_names(project)))
