@@ -110,9 +110,9 @@ WRITER = '''\
 class CommittingWriter({Writer}):
     """Writes a checkpoint beside its place, and puts it there once all ranks have written: whole or not at all."""
 
-    def __init__(self, folder):
-        super().__init__(f"{folder}.part")
-        self.folder = folder
+    def reset(self, checkpoint_id=None):
+        super().reset(f"{checkpoint_id}.part")
+        self.folder = checkpoint_id
 
     def prepare_global_plan(self, plans):  # on rank 0, before any rank writes
         {shutil}.rmtree(self.path)  # a start that was ended may have left it
@@ -144,8 +144,8 @@ STAGE = '''
 SAVE_SHARDED = '''\
 def save_sharded(state, folder):
     """Write a distributed checkpoint: every rank its shards, rank 0 what all ranks have."""
-    planner = {Planner}(dedup_save_to_lowest_rank=True)
-    {dcp}.save(packed(state), storage_writer=CommittingWriter(folder), planner=planner)
+    writer, planner = CommittingWriter(folder), {Planner}(dedup_save_to_lowest_rank=True)
+    {dcp}.save(packed(state), checkpoint_id=folder, storage_writer=writer, planner=planner)
 
 
 '''
@@ -164,8 +164,16 @@ def saving_group():
 def save_sharded(state, folder):
     """Write a distributed checkpoint while the training goes on: every rank its shards, rank 0 what all ranks have."""
     finish_save()
-    planner, writer = {Planner}(dedup_save_to_lowest_rank=True), CommittingWriter(folder)
-    saving.append({dcp}.async_save(packed(state), storage_writer=writer, planner=planner, process_group=saving_group()))
+    writer, planner = CommittingWriter(folder), {Planner}(dedup_save_to_lowest_rank=True)
+    saving.append(
+        {dcp}.async_save(
+            packed(state),
+            checkpoint_id=folder,
+            storage_writer=writer,
+            planner=planner,
+            process_group=saving_group(),
+        )
+    )
 
 
 def finish_save():

@@ -29,7 +29,7 @@ from autodist.analyze.reductions import losses, placed, reduced, terms
 from autodist.analyze.refusals import in_batch_negatives, refusals_of, unfinished, unshared_output
 from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Evaluation, Strategy
-from autodist.fsdp import meta, sharding, shards, weights
+from autodist.fsdp import folders, meta, sharding, shards, weights
 from autodist.interpreter import Event, Interpreter, Plan, Runs, Unfinished
 from autodist.losses import by_turn, pairing, scaling, untaken, wholes
 from autodist.models import leaves, moved_too_late, placed_when_wrapped, trained_models, wrap_plan
@@ -320,9 +320,9 @@ def _modelled(
         script = replace(script, concerns=(*script.concerns, *penalties))
     if config.folders:
         option = "--async-checkpoints" if config.async_checkpoints else "--sharded-checkpoints"
-        folders = [*shards.folder_concerns(run, script.shards, option)]
-        folders += shards.async_concerns(run, script.shards) if config.async_checkpoints else ()
-        script = replace(script, concerns=(*script.concerns, *folders))
+        refused = [*folders.folder_concerns(run, script.shards, option)]
+        refused += folders.async_concerns(run, script.shards) if config.async_checkpoints else ()
+        script = replace(script, concerns=(*script.concerns, *refused))
     uses = borrowed(project, facts.equivalents)
     script = without_sums(replace(script, borrowed=uses, borrowed_names=imported_names(project)))
     if config.evaluation is Evaluation.SHARED and not by_hand:

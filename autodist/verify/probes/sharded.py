@@ -118,7 +118,9 @@ class ShardedCheckpointProbe:
     def _record(self, folder: str, site: str, step: int) -> None:
         if not folder or self._context.plan.rank != 0:
             return
-        folder = self._files.moved.pop(os.path.abspath(folder), folder)
+        if not os.path.isdir(folder):  # it was written beside its place, and has been put there
+            folder = self._files.moved.get(os.path.abspath(folder), folder)
+        self._files.moved.clear()
         self._context.probing = True
         try:
             whole = read_back(folder)
