@@ -148,3 +148,16 @@ def test_options_and_files_that_do_not_go_with_it(tmp_path: Path) -> None:
         (tmp_path / f"{name}.py").write_text(f"import torch{LOADS}")
     several = f"import one, two\n{SCRIPT}one.load('model.pt')\ntwo.load('model.pt')\n"
     assert "put both into one file" in refused(several, "--strategy", "fsdp")
+
+
+@pytest.mark.slow
+def test_goes_on_from_a_file_of_the_original(sharded: Path, tmp_path: Path, zygote: Zygote) -> None:
+    """Its float32 stay so in both runs, and the folder takes the place of the file."""
+    for name, made in (("before", BEFORE), ("made", sharded)):
+        shutil.copytree(made, tmp_path / name)
+    (tmp_path / "once.py").write_text("import train\ntrain.train(type('Options', (), {'out': 'out'}), 1)\n")
+    launched(tmp_path, "once.py", PYTHONPATH=str(BEFORE))
+    before, after = tmp_path / "before" / "train.py", tmp_path / "made" / "train.py"
+    options = ["--epochs", "3"]
+    world = verify(before, after, [4], options, device="cpu", workdir=tmp_path, zygote=zygote).worlds[0]
+    assert world.equal and "8 optimizer steps" in world.reason, (world.reason, world.findings)
