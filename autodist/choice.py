@@ -81,6 +81,7 @@ SHARDING = (
     "defer_gradient_sync",
     "shard_unit",
     "sharded_checkpoints",
+    "async_checkpoints",
     "meta_device",
 )
 

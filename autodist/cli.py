@@ -161,6 +161,9 @@ script_options = _options(
     click.option(
         "--sharded-checkpoints", is_flag=True, default=None, help="FSDP: each rank writes its shards, to a folder."
     ),
+    click.option(
+        "--async-checkpoints", is_flag=True, default=None, help="The same, written while the training goes on."
+    ),
     click.option("--shard-unit", metavar="CLASS", help="FSDP: shard modules of this class by themselves."),
     click.option(
         "--observations",
@@ -360,6 +363,11 @@ def check(files: tuple[Path, ...], **options: Any) -> None:
     callback=_again,
     help="Also send SIGTERM in some step, and go on with N ranks: for what was converted with --on-preempt.",
 )
+@click.option(
+    "--preempt-args",
+    metavar="ARGS",
+    help="What the second start is given besides, in quotes, as in '--resume checkpoints/last.pt'.",
+)
 @_formats(*VERDICTS)
 @click.pass_context
 def verify(
@@ -382,6 +390,8 @@ def verify(
         raise click.UsageError("--changed has the text of a verdict alone: leave out --report and --output-format")
     if options["preempt"] is not None and (options["steps"] or options["dtype"] != "float64"):
         raise click.UsageError("--preempt compares the whole run: leave out --steps and --dtype")
+    if options["preempt_args"] is not None and options["preempt"] is None:
+        raise click.UsageError("--preempt-args is for the second start that --preempt makes")
     chosen = {"strategy": strategy and Strategy(strategy), "on_preempt": options["preempt"] is not None or None}
     session = Session(Terminal(), "text", chosen, named)
     sys.exit(session.verify(scripts[0], scripts[1] if len(scripts) == 2 else None, args=context.meta[ARGS], **options))

@@ -59,6 +59,7 @@ SWITCHES = (
     "reshard-after-forward",
     "defer-gradient-sync",
     "sharded-checkpoints",
+    "async-checkpoints",
     "meta-device",
     "on-preempt",
 )
@@ -89,6 +90,7 @@ class Config:
     defer_gradient_sync: bool = True
     shard_unit: str | None = None
     sharded_checkpoints: bool = False
+    async_checkpoints: bool = False
     meta_device: bool = False
     on_preempt: bool = False
     device_memory: int | None = None
@@ -105,9 +107,15 @@ class Config:
             "--no-defer-gradient-sync": not self.defer_gradient_sync,
             "--shard-unit": self.shard_unit,
             "--sharded-checkpoints": self.sharded_checkpoints,
+            "--async-checkpoints": self.async_checkpoints,
             "--meta-device": self.meta_device,
         }
         return tuple(name for name, value in chosen.items() if value)
+
+    @property
+    def folders(self) -> bool:
+        """Whether a checkpoint is a folder that all ranks write."""
+        return self.sharded_checkpoints or self.async_checkpoints
 
     def wants(self, code: str) -> bool:
         """Whether the rule ``code`` runs. A code may be cut short: ``AD3`` stands for all of AD3xx."""
@@ -134,8 +142,9 @@ def load(folder: Path, options: Mapping[str, Any], observing: bool = False) -> C
         raise AutodistError("--strategy auto needs --device-memory, the memory of one device, such as 80GiB")
     if config.meta_device and config.cpu_offload:
         raise AutodistError("--meta-device fills the shards on the devices: it does not go with --cpu-offload")
-    if config.on_preempt and config.sharded_checkpoints:
-        raise AutodistError("--on-preempt writes into a checkpoint that is a file: leave out --sharded-checkpoints")
+    for option in (each for each in config.sharding if each.endswith("-checkpoints")):
+        if config.on_preempt:
+            raise AutodistError(f"--on-preempt writes into a checkpoint that is a file: leave out {option}")
     if config.sharding and not config.strategy.shards and config.strategy is not Strategy.AUTO:
         raise AutodistError(f"{config.sharding[0]} needs --strategy fsdp or hsdp")
     return config

@@ -106,10 +106,89 @@ def unpacked(state):
 
 '''
 
+WRITER = '''\
+class CommittingWriter({Writer}):
+    """Writes a checkpoint beside its place, and puts it there once all ranks have written: whole or not at all."""
+
+    def reset(self, checkpoint_id=None):
+        super().reset(f"{checkpoint_id}.part")
+        self.folder = checkpoint_id
+
+    def prepare_global_plan(self, plans):  # on rank 0, before any rank writes
+        {shutil}.rmtree(self.path)  # a start that was ended may have left it
+        {os}.mkdir(self.path)
+        return super().prepare_global_plan(plans)
+
+    def finish(self, metadata, results):  # on rank 0, after all ranks have written
+        super().finish(metadata, results)
+        former = f"{self.folder}.former"
+        if {os}.path.isdir(self.folder):
+            {shutil}.rmtree(former, ignore_errors=True)
+            {os}.rename(self.folder, former)
+        elif {os}.path.exists(self.folder):
+            {os}.remove(self.folder)  # the file of a script for one process
+        {os}.rename(self.path, self.folder)
+        {shutil}.rmtree(former, ignore_errors=True)
+'''
+
+STAGE = '''
+    def stage(self, state):
+        """A copy on the CPU, since the training goes on; what holds no tensors keeps its types."""
+        if isinstance(state, dict):
+            return {key: self.stage(value) for key, value in state.items()}
+        if isinstance(state, list):
+            return [self.stage(value) for value in state]
+        return state.detach().to("cpu", copy=True) if {torch}.is_tensor(state) else {copy}.deepcopy(state)
+'''
+
 SAVE_SHARDED = '''\
 def save_sharded(state, folder):
     """Write a distributed checkpoint: every rank its shards, rank 0 what all ranks have."""
-    {dcp}.save(packed(state), checkpoint_id=folder, planner={Planner}(dedup_save_to_lowest_rank=True))
+    writer, planner = CommittingWriter(folder), {Planner}(dedup_save_to_lowest_rank=True)
+    {dcp}.save(packed(state), checkpoint_id=folder, storage_writer=writer, planner=planner)
+
+
+'''
+
+SAVE_ASYNC = '''\
+saving = []  # the checkpoint that is being written
+
+
+@{functools}.cache
+def saving_group():
+    """A process group of its own: the training talks in the other one meanwhile."""
+    {atexit}.register(finish_at_exit)  # runs before the process group is left
+    return {d}.new_group(backend="gloo")
+
+
+def save_sharded(state, folder):
+    """Write a distributed checkpoint while the training goes on: every rank its shards, rank 0 what all ranks have."""
+    finish_save()
+    writer, planner = CommittingWriter(folder), {Planner}(dedup_save_to_lowest_rank=True)
+    saving.append(
+        {dcp}.async_save(
+            packed(state),
+            checkpoint_id=folder,
+            storage_writer=writer,
+            planner=planner,
+            process_group=saving_group(),
+        )
+    )
+
+
+def finish_save():
+    """Wait until the last checkpoint is in its place; raises on all ranks what went wrong on any."""
+    if saving:
+        saving.pop().result()
+
+
+def finish_at_exit():
+    """Wait for the last checkpoint; if it failed, so does the script."""
+    try:
+        finish_save()
+    except BaseException:  # as CheckpointException is
+        {traceback}.print_exc()
+        {os}._exit(1)  # what is raised at exit changes no exit code
 
 
 '''
@@ -201,6 +280,8 @@ def _filled(code: str, context: Context, source: Source) -> tuple[str, Planned]:
     if "{get_state}" in code:
         names["get_state"] = member(context, source, STATES, "get_model_state_dict")
         names["Options"] = member(context, source, STATES, "StateDictOptions")
+    if "{Writer}" in code:
+        names["Writer"] = member(context, source, "torch.distributed.checkpoint", "FileSystemWriter")
     if "{Planner}" in code:
         names["Planner"] = member(context, source, "torch.distributed.checkpoint", "DefaultSavePlanner")
     if "{Metadata}" in code:
@@ -210,7 +291,7 @@ def _filled(code: str, context: Context, source: Source) -> tuple[str, Planned]:
     for name, module in (("dcp", "torch.distributed.checkpoint"), ("dtensor", "torch.distributed.tensor")):
         if f"{{{name}}}" in code:
             names[name] = imported(context, source, module, name)
-    for module in ("torch", "copy", "os"):
+    for module in ("torch", "copy", "os", "shutil", "atexit", "functools", "traceback"):
         if f"{{{module}}}" in code:
             names[module] = imported(context, source, module)
     for placeholder, (name, _) in names.items():
@@ -224,7 +305,8 @@ def _define(script: TrainingScript, context: Context, source: Source, *codes: st
         if not script.names_device:
             code = code.replace('"cuda" if {torch}.cuda.is_available() else "cpu"', '"cpu"')
         filled, imports = _filled(code, context, source)
-        found = (*found, *imports, *defined(script, source, filled))
+        each = (f"{part}\n\n\n" for part in filled.rstrip("\n").split("\n\n\n"))
+        found = (*found, *imports, *(edit for part in each for edit in defined(script, source, part)))
     return found
 
 
@@ -248,14 +330,41 @@ def saving_model(script: TrainingScript, context: Context, source: Source) -> Pl
     return _define(script, context, source, SAVE_MODEL)
 
 
-def saving_shards(script: TrainingScript, context: Context, source: Source) -> Planned:
-    """`save_sharded`."""
-    return _define(script, context, source, PACK, SAVE_SHARDED)
+def saving_shards(script: TrainingScript, context: Context, source: Source) -> tuple[str, Planned]:
+    """The name of `save_sharded` in a file, and what it needs."""
+    if not context.config.async_checkpoints:
+        return "save_sharded", _define(script, context, source, PACK, WRITER, SAVE_SHARDED)
+    home = home_of_saves(script)
+    if source is not home:
+        return member(context, source, home.module, "save_sharded")
+    return "save_sharded", _define(script, context, source, PACK, WRITER + STAGE, SAVE_ASYNC)
 
 
-def loading_shards(script: TrainingScript, context: Context, source: Source) -> Planned:
-    """`load_sharded`."""
-    return _define(script, context, source, PACK, LOAD_SHARDED)
+def home_of_saves(script: TrainingScript) -> Source:
+    """The file that defines what writes checkpoints: one that the others can import it from."""
+    sources = {site.source for site in (*script.shards.saves, *script.shards.files)}
+    return next((each for each in sources if each is not script.project.entry), script.project.entry)
+
+
+def finishing(script: TrainingScript, context: Context, source: Source) -> tuple[str, Planned]:
+    """The name of `finish_save` in a file, and what it needs; none where nothing is written beside the training."""
+    home = home_of_saves(script)
+    if not context.config.async_checkpoints or not script.shards.saves or source not in (home, script.project.entry):
+        return "", ()
+    if source is not home:
+        return member(context, source, home.module, "finish_save")
+    return "finish_save", saving_shards(script, context, source)[1]
+
+
+def loading_shards(script: TrainingScript, context: Context, source: Source) -> tuple[str, Planned]:
+    """The name of `load_sharded` in a file, and what it needs."""
+    finish, needed = finishing(script, context, source)
+    home = home_of_saves(script)
+    if finish and source is not home and any(site.source is home for site in script.shards.files):
+        return member(context, source, home.module, "load_sharded")
+    wait = f"    {finish}()\n" if finish else ""
+    code = LOAD_SHARDED.replace("    if not {os}", f"{wait}    if not {{os}}", 1)
+    return "load_sharded", (*needed, *_define(script, context, source, PACK, code))
 
 
 def joining(script: TrainingScript, context: Context, source: Source) -> Planned:
@@ -264,7 +373,7 @@ def joining(script: TrainingScript, context: Context, source: Source) -> Planned
 
 
 def _cut(context: Context) -> str:
-    return CUT_ANY if context.config.sharded_checkpoints else CUT
+    return CUT_ANY if context.config.folders else CUT
 
 
 def cutting_model(script: TrainingScript, context: Context, source: Source) -> Planned:

@@ -79,8 +79,10 @@ def gather_checkpoints(script: TrainingScript, context: Context) -> Iterator[Fin
     The state dict of a sharded model or of its optimizer holds each rank's own part. Gathering takes all ranks, so
     that it must not stand behind a rank check; one tensor after the other moves to the CPU of rank 0. The files have
     the keys and shapes of the original's, and load into it. With `--sharded-checkpoints` nothing is gathered: each rank
-    writes its shards, and a checkpoint is a folder in the format of `torch.distributed.checkpoint`. States that the
-    script takes from a wrapper keep the keys that it gives them.
+    writes its shards, and a checkpoint is a folder in the format of `torch.distributed.checkpoint`, which is put in its
+    place once all ranks have written. With `--async-checkpoints` they write a copy while the training goes on, in a
+    process group of their own; whatever reads, saves again or ends waits for it. States that the script takes from a
+    wrapper keep the keys that it gives them.
     """
     if not script.trains:
         return
@@ -94,9 +96,9 @@ def gather_checkpoints(script: TrainingScript, context: Context) -> Iterator[Fin
         yield Finding(site.source, site.node, "keys of a wrapper begin with `module.`", Fix(edits))
     for site in script.shards.saves:
         assert isinstance(site.node, ast.Call)
-        if context.config.sharded_checkpoints:
-            edits = planned(site.source, ReplaceExpr(site.node.func, "save_sharded"))
-            fix = Fix((*saving_shards(script, context, site.source), *edits))
+        if context.config.folders:
+            name, define = saving_shards(script, context, site.source)
+            fix = Fix((*define, *planned(site.source, ReplaceExpr(site.node.func, name))))
             message = "every rank writes its own shards, to a folder of this name"
             yield Finding(site.source, site.node, message, fix)
             continue

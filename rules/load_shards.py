@@ -82,7 +82,7 @@ def load_shards(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """
     if not script.trains:
         return
-    if context.config.sharded_checkpoints:
+    if context.config.folders:
         yield from _from_folders(script, context)
     prefixed = {site.node: site for model in script.models for site in model.prefixed_loads}
     sharded = {site.node for site, _ in script.shards.model_loads}
@@ -129,8 +129,8 @@ def _from_folders(script: TrainingScript, context: Context) -> Iterator[Finding]
     """Where a checkpoint may be a folder of shards."""
     for site in script.shards.files:
         assert isinstance(site.node, ast.Call)
-        edits = planned(site.source, ReplaceExpr(site.node.func, "load_sharded"))
-        fix = Fix((*loading_shards(script, context, site.source), *edits))
+        name, define = loading_shards(script, context, site.source)
+        fix = Fix((*define, *planned(site.source, ReplaceExpr(site.node.func, name))))
         yield Finding(site.source, site.node, "a checkpoint may be a folder of shards", fix)
     for site in script.shards.file_tests:
         assert isinstance(site.node, ast.Attribute)

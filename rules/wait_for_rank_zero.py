@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 from autodist.edits import InsertBefore
@@ -7,6 +8,7 @@ from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._preamble import dist, planned
+from ._shards import finishing
 
 EXAMPLES = [
     Example(
@@ -94,8 +96,11 @@ def wait_for_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         code, place = f"{d}.barrier()  # wait until rank 0 has written it\n", script.without_group.get(site.node)
         if place is not None and not place.optional:
             continue  # all ranks write it there, see AD301
+        finish, needed = finishing(script, context, site.source)
+        if finish:
+            code, imports = f"{finish}()  # a checkpoint may still be written\n{code}", (*imports, *needed)
         if place is not None:
-            code = f"if {d}.is_initialized():\n    {code}"
+            code = f"if {d}.is_initialized():\n{textwrap.indent(code, '    ')}"
         fix = Fix((*imports, *planned(site.source, InsertBefore(site.node, code))))
         yield Finding(site.source, site.node, "rank 0 may still be writing what is read here", fix)
     for site in script.rewrites if not script.distributed else ():

@@ -137,7 +137,7 @@ LOSSES = """
 """
 
 FSDP = """
-    shards | unshardable
+    folders | shards | unshardable
     nested | replaced
     mixed
     restored

@@ -30,7 +30,7 @@ from autodist.analyze.reductions import losses, placed, reduced, terms
 from autodist.analyze.refusals import in_batch_negatives, meeting, refusals_of, unfinished, unshared_output
 from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Evaluation, Strategy
-from autodist.fsdp import meta, sharding, shards, weights
+from autodist.fsdp import folders, meta, sharding, shards, weights
 from autodist.interpreter import Event, Interpreter, Plan, Runs, Unfinished
 from autodist.losses import by_turn, pairing, scaling, untaken, wholes
 from autodist.models import leaves, moved_too_late, placed_when_wrapped, trained_models, wrap_plan
@@ -313,9 +313,11 @@ def _modelled(
     if config.strategy.shards and not config.reshard_after_forward:
         penalties = tuple(weights.left_whole(run, list(script.models)))
         script = replace(script, concerns=(*script.concerns, *penalties))
-    if config.sharded_checkpoints:
-        folders = tuple(shards.folder_concerns(run, script.shards))
-        script = replace(script, concerns=(*script.concerns, *folders))
+    if config.folders:
+        option = "--async-checkpoints" if config.async_checkpoints else "--sharded-checkpoints"
+        refused = [*folders.folder_concerns(run, script.shards, option)]
+        refused += folders.async_concerns(run, script.shards) if config.async_checkpoints else ()
+        script = replace(script, concerns=(*script.concerns, *refused))
     uses = borrowed(project, facts.equivalents)
     script = without_sums(replace(script, borrowed=uses, borrowed_names=imported_names(project)))
     if config.evaluation is Evaluation.SHARED and not by_hand:

@@ -128,29 +128,6 @@ def _file_tests(run: Interpreter) -> Iterator[Site]:
                 yield Site(run.sources[node], node.func)
 
 
-MOVING = frozenset("os.replace os.rename os.remove os.unlink shutil.copyfile shutil.copy shutil.copy2".split())
-
-
-def folder_concerns(run: Interpreter, found: Shards) -> Iterator[Concern]:
-    """What does not work where a checkpoint is a folder."""
-    first = min((e.order for e in run.of("save")), default=len(run.events))
-    for event in run.of("write"):
-        if isinstance(event.node, ast.Call) and event.order > first:
-            names = {t.name for t in run.values.get(event.node.func, NOTHING).things if isinstance(t, External)}
-            if names & MOVING or isinstance(event.node.func, ast.Attribute) and event.node.func.attr == "unlink":
-                message = "takes files, and a distributed checkpoint is a folder: leave --sharded-checkpoints away"
-                yield Concern("AD907", event.source, event.node, message, Severity.REFUSAL)
-                return
-    for site in (*found.saves, *found.files):
-        assert isinstance(site.node, ast.Call)
-        place = site.node.args[1:2] if site in found.saves else site.node.args[:1]
-        opened = {t for node in place for t in run.values.get(node, NOTHING).things if isinstance(t, Object)}
-        if any("file" in thing.roles or thing.name.endswith("BytesIO") for thing in opened):
-            message = "passes an open file: a distributed checkpoint is a folder; pass its path"
-            yield Concern("AD907", site.source, site.node, message, Severity.REFUSAL)
-            return
-
-
 def _loads(
     run: Interpreter, models: list[Model], ours: Keys, begun: Mapping[Key, int], early: bool = False
 ) -> Iterator[tuple[Site, str]]:

@@ -319,13 +319,20 @@ def _uneventful(run: Interpreter, settings: Settings) -> Iterator[Use]:
                 continue
             things = run.values.get(node.func, NOTHING).things
             names = {each.name for each in things if isinstance(each, External)}
-            folder = argument(node, "checkpoint_id", 1) if names & SHARDS.keys() else None
+            folder = _folder_of(node) if names & SHARDS.keys() else None
             if last_name(node.func) in READERS and node.args:
                 folder = node.args[0]
             use = next((SHARDS[name] for name in names if name in SHARDS), "read")
             for path in settings.several(folder, source) if folder is not None else ():
                 if isinstance(path, str) and path and not path.startswith(ANY):
                     yield Use(0, use, os.path.normpath(path), True, True)
+
+
+def _folder_of(call: ast.Call) -> ast.expr | None:
+    """`save(state, checkpoint_id="last")`, or `save(state, storage_writer=FileSystemWriter("last"))`."""
+    by = argument(call, "storage_writer") or argument(call, "storage_reader")
+    inside = by.args[0] if isinstance(by, ast.Call) and by.args else None
+    return argument(call, "checkpoint_id", 1) or inside
 
 
 def _places(event: Event, call: ast.Call, run: Interpreter) -> list[ast.expr]:

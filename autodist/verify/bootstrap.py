@@ -97,6 +97,7 @@ class Bootstrap:
         self._stacks = open(plan.record("stacks"), "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
         self._trace = TraceWriter(plan.record("trace"), plan.root, plan.outer)
         self._files: FilesProbe | None = None
+        self._sharded: ShardedCheckpointProbe | None = None
         self._training: TrainingProbe | None = None
         self._ran: RanProbe | ObservingProbe = RanProbe(plan)
         self._outside = outside_of(plan)
@@ -181,7 +182,8 @@ class Bootstrap:
         self._files = FilesProbe(context, digester, self._outside)
         self._lead_elsewhere(context)
         self._files.install()
-        ShardedCheckpointProbe(context, self._files).install()
+        self._sharded = ShardedCheckpointProbe(context, self._files)
+        self._sharded.install()
         ClockProbe(context).install()
         LogProbe(context).install()
 
@@ -241,6 +243,8 @@ class Bootstrap:
         if code == 0 and self._training is not None:
             self._training.end()
             self._trace.emit("exercise", unheard=unheard(self._trace, Path(self._plan.root)))
+        if self._sharded is not None:
+            self._sharded.settle()
         if self._files is not None:
             self._files.stop()
         self._trace.emit(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -44,6 +45,7 @@ def verify_command(
     stream: TextIO | None = None,
     modules: Sequence[str | None] = (None, None),
     preempt: tuple[int, int | None] | None = None,
+    preempt_args: str | None = None,
     require_coverage: bool = False,
 ) -> int:
     """Verify, say what came out, and return the exit code: 0 equal, 1 not, 2 bad usage.
@@ -72,7 +74,7 @@ def verify_command(
             nnodes=nnodes,
             progress=progress,
             modules=modules,
-            again=None if preempt is None else Again(*preempt),
+            again=None if preempt is None else Again(*preempt, tuple(shlex.split(preempt_args or ""))),
         )
     except AutodistError as error:
         print(f"error: {error}", file=sys.stderr)

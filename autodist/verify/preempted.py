@@ -26,10 +26,12 @@ INTERRUPTED = "/interrupted"
 
 @dataclass(frozen=True)
 class Again:
-    """How a run is interrupted: on how many ranks it goes on, and in which step the signal comes, if it is said."""
+    """How a run is interrupted: on how many ranks it goes on, in which step the signal comes, if it is said, and what
+    the second start is given besides."""
 
     ranks: int
     step: int | None = None
+    args: tuple[str, ...] = ()
 
 
 def preempted(setting: Setting, whole: WorldVerdict, again: Again, folder: Path) -> WorldVerdict:
@@ -46,8 +48,9 @@ def preempted(setting: Setting, whole: WorldVerdict, again: Again, folder: Path)
     if (failures := _not_requeued(cut, step)) is not None:
         return _differs(base, what, failures)
     begun = _interrupted(cut)
-    rest = run_conversion(setting, again.ranks, places[1], steering, first=(step, begun), scratch=cut.scratch)
-    if failures := run_failures(rest):
+    second = replace(setting, args=(*setting.args, *again.args))
+    rest = run_conversion(second, again.ranks, places[1], steering, first=(step, begun), scratch=cut.scratch)
+    if failures := run_failures(rest) or _begun_anew(rest, whole):
         return _differs(base, what, failures)
     replay = places[2] / "replay.json"
     _joined(build_replay(cut.traces), build_replay(rest.traces)).write(replay)
@@ -88,6 +91,17 @@ def _not_requeued(cut: Run, step: int) -> list[Finding] | None:
     if counts[0] != step:
         return [Finding("preempted-late", f"the signal came in step {step}, the ranks end after step {counts[0]}")]
     return None
+
+
+def _begun_anew(rest: Run, whole: WorldVerdict) -> list[Finding]:
+    """What is said where the second start is the whole training once more."""
+    if len(rest.traces[0].steps) < whole.steps:
+        return []
+    message = (
+        "the second start trains anew: the script does not look for its checkpoint itself; give the option that names "
+        "it by --preempt-args, as in --preempt-args '--resume last.pt'"
+    )
+    return [Finding("preempted-anew", message, None, 1)]
 
 
 def _interrupted(cut: Run) -> tuple[tuple[int, int, int], ...]:

@@ -328,12 +328,14 @@ def test_folders_of_data_sets(autodist: Autodist, tmp_path: Path, call: str) -> 
     assert "#   /data/birds/: read by all ranks\n" in printed(autodist, "slurm", "--name", "/data/birds")
 
 
-@pytest.mark.parametrize("options", [["--strategy", "fsdp"], ["--strategy", "fsdp", "--sharded-checkpoints"]])
-def test_sharded_conversions_are_read_back(autodist: Autodist, tmp_path: Path, options: list[str]) -> None:
+@pytest.mark.parametrize("option", [[], ["--sharded-checkpoints"], ["--async-checkpoints"]])
+def test_sharded_conversions_are_read_back(autodist: Autodist, tmp_path: Path, option: list[str]) -> None:
     shutil.copytree(
         ROOT / "examples", tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("train_ddp*", "data")
     )
-    assert autodist("convert", "train.py", "-o", "train_ddp.py", "--force", *options).exit_code == 0
+    assert (
+        autodist("convert", "train.py", "-o", "train_ddp.py", "--force", "--strategy", "fsdp", *option).exit_code == 0
+    )
     text = printed(autodist, "slurm", "--resume", "checkpoints/last.pt", gpus="4")
     assert "if [ -e checkpoints/last.pt ]" in text and "#   checkpoints/: written, read by all ranks\n" in text
 

@@ -64,3 +64,21 @@ def test_sees_what_is_lost(fault: str, tmp_path: Path, zygote: Zygote | None) ->
 def test_says_that_a_script_does_not_listen(tmp_path: Path, zygote: Zygote | None) -> None:
     equal, reason = verdict(tmp_path, PLAIN, converted(tmp_path, PLAIN)[0], Again(2, 3), zygote)
     assert not equal and "SIGTERM in step 3" in reason
+
+
+def test_an_option_that_names_the_checkpoint(tmp_path: Path, zygote: Zygote | None) -> None:
+    """It is given to the second start; without it, that one trains anew, and says so."""
+    changes = {
+        "    args = parser.parse_args()\n": '    parser.add_argument("--resume")\n    args = parser.parse_args()\n',
+        'if os.path.exists("last.pt"):': "if args.resume:",
+        'torch.load("last.pt")': "torch.load(args.resume)",
+    }
+    text = PLAIN
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    made = preemptible(text, tmp_path)
+    equal, reason = verdict(tmp_path, text, made, Again(3, 13, ("--resume", "last.pt")), zygote)
+    assert equal, reason
+    equal, reason = verdict(tmp_path, text, made, Again(3, 13), zygote)
+    assert not equal and "trains anew" in reason and "--preempt-args" in reason

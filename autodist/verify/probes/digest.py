@@ -17,6 +17,7 @@ LINE = 1024
 LONG = 4 * LINE
 """Longer vectors are projected line by line."""
 REAL = (torch.float32, torch.float64)
+_cast = torch.Tensor.to  # as it is: verification in float64 widens what a script casts
 _fill_normal = torch.Tensor.normal_
 """Torch's own, before the randomness probe replaces it."""
 
@@ -44,7 +45,7 @@ class Digester:
             # drawn column by column, so that a longer set begins with the shorter one
             drawn = _fill_normal(torch.empty(length, PROJECTIONS, dtype=torch.float64), generator=generator)
             along, over = drawn[:LINE].T.contiguous(), drawn[LINE:].T.contiguous()
-            found = self._factors[key] = along.to(like.device, like.dtype), over.to(like.device, like.dtype)
+            found = self._factors[key] = _cast(along, like.device, like.dtype), _cast(over, like.device, like.dtype)
         return found
 
     def _directions_for(self, size: int, like: torch.Tensor) -> torch.Tensor:

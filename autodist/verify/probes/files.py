@@ -55,6 +55,8 @@ class FilesProbe:
         self._active = False
         self._written: dict[str, str] = {}
         """Files that this process has opened to write, with the line of the last time."""
+        self.moved: dict[str, str] = {}
+        """Folders that a checkpoint was written into, and where a probe has seen them go."""
         self._begun = time.time()
         slow = context.plan.role == "conversion" and context.plan.rank == 0 and context.plan.world > 1
         self._delays = {"mkdir": DELAYS, "early": DELAYS} if slow else {}
@@ -104,6 +106,9 @@ class FilesProbe:
             self._context.trace.emit("content", path=self._shown(path), site=site, content=content)
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self._active and self._context.probing and event == "os.rename":
+            before, after = (os.path.abspath(each) for each in _led(event, arguments))
+            self.moved[before] = after
         if not self._active or self._context.probing or event not in ("open", *FOLDER_EVENTS):
             return
         path = arguments[0]
@@ -218,8 +223,8 @@ class FilesProbe:
         named = isinstance(f, (str, os.PathLike)) or hasattr(f, "name")
         return not named and not caller.startswith((self._context.plan.root, OURS))
 
-    def record_save(self, obj: Any, f: Any) -> None:
-        """Write down what is saved where."""
+    def record_save(self, obj: Any, f: Any, site: str | None = None, step: int | None = None) -> None:
+        """Write down what is saved where: now, or by a line of the script at an earlier step."""
         context = self._context
         path = f if isinstance(f, (str, os.PathLike)) else getattr(f, "name", None)
         if context.probing:
@@ -233,7 +238,8 @@ class FilesProbe:
                 self._record("open", os.fspath(f))
             with torch.no_grad():
                 content = describe(obj, self._digester, context.plan.root)
-            context.trace.emit("save", path=shown, site=context.trace.site(), step=context.steps, content=content)
+            site, step = site or context.trace.site(), context.steps if step is None else step
+            context.trace.emit("save", path=shown, site=site, step=step, content=content)
         finally:
             context.probing = False
 

@@ -3,8 +3,9 @@ fault stands out.
 
 The default dtype does most of it. What a script pins to a smaller floating-point type (``.float()``,
 ``dtype=torch.float32``, ``torch.cfloat``, ``torch.FloatTensor``, NumPy arrays of float32) is widened here, in calls
-from anywhere but torch's own scaler and optimizers. These keep float32 where they ask for it, and are widened where
-they go down to 16 bits, as Muon does to make a gradient orthogonal. Where 16 bits are asked for is noted.
+from anywhere but torch's own scaler, optimizers and what reads files. Optimizers keep float32 where they ask for it,
+and are widened where they go down to 16 bits, as Muon does to make a gradient orthogonal. Where 16 bits are asked for
+is noted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
 HALF = (torch.float16, torch.bfloat16)
 WIDE = {**dict.fromkeys(NARROW, torch.float64), torch.complex64: torch.complex128, torch.complex32: torch.complex128}
-EXEMPT = ("torch.amp", "torch.cuda.amp", "torch.serialization", "torch._")
+EXEMPT = ("torch.amp", "torch.cuda.amp", "torch.serialization", "torch.distributed.checkpoint", "torch._")
 OPTIMIZERS = "torch.optim"
 CASTS = {"float": torch.float32, "half": torch.float16, "bfloat16": torch.bfloat16}
 WITH_DTYPE = (
