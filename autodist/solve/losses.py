@@ -137,22 +137,20 @@ class Losses:
         rank's samples that something else is computed with than what adds up."""
         for each in self._above(self._lost()):
             lying = self.placements.of[each]
-            reason = (
-                lying.reason
-                if isinstance(lying, PerRank) and lying.operation.rpartition(".")[2] == each.name.rpartition(".")[2]
-                else ""
-            )
-            if (
-                reason in CERTAIN
-                and (reason != OF_ALL or self._is_known_to_mix(each))
-                or reason in OF_PARTS
-                and any(map(self._is_part, given(each)))
-                or reason == BY_PLACE
-                and _takes_told_places(each)
-            ):
+            here = isinstance(lying, PerRank) and lying.operation.rpartition(".")[2] == each.name.rpartition(".")[2]
+            reason = lying.reason if here and isinstance(lying, PerRank) else ""
+            if self._is_sure(each, reason):
                 yield each, reason
             elif each.name.rpartition(".")[2] in ORDERING and reason == OF_ALL:
                 yield from ((cut, FIRST) for cut in self._cuts_of(each))
+
+    def _is_sure(self, operation: Operation, reason: str) -> bool:
+        """Whether it is for that reason that a loss is another one than that of one process."""
+        if reason == OF_ALL:
+            return self._is_known_to_mix(operation)
+        if reason == BY_PLACE:
+            return _takes_told_places(operation)
+        return reason in CERTAIN or reason in OF_PARTS and any(map(self._is_part, given(operation)))
 
     def _is_known_to_mix(self, operation: Operation) -> bool:
         """Whether it is told that it computes each sample from all: others work along another axis, for all that is
