@@ -107,8 +107,10 @@ def _torch(probed: dict[str, Any]) -> Check:
     if "error" in probed:
         return Check("torch", State.FAIL, str(probed["error"]), "It cannot be imported here: install it again.")
     version = tuple(map(int, re.findall(r"\d+", probed["torch"])[:2]))
+    if version < (2, 5):
+        return Check("torch", State.FAIL, probed["torch"], "Converted scripts need 2.5 or later.")
     if version < (2, 6):
-        return Check("torch", State.FAIL, probed["torch"], "Converted scripts need 2.6 or later.")
+        return Check("torch", State.WARN, probed["torch"], "FSDP needs 2.6, and on CPU, as where it is verified, 2.9.")
     if version < (2, 9):
         return Check("torch", State.WARN, probed["torch"], "FSDP on CPU, and so its verification here, needs 2.9.")
     return Check("torch", State.OK, probed["torch"])

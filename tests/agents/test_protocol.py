@@ -75,6 +75,16 @@ def test_convert_verify_and_the_verdict(tmp_path: Path) -> None:
     assert "deviations" not in verdict["result"]["worlds"][0] and "--steps=3" in verdict["command"]
 
 
+def test_observe_and_plan_answer_with_documents(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(SCRIPT)
+    seen = asked("observe", script="train.py", folder=str(tmp_path)).structured_content
+    assert seen["exit_code"] == 0 and "differentiated" in {value["kind"] for value in seen["result"]["values"]}
+    planned = asked("plan", script="train.py", device="H100 80GB", gpus="1,8", folder=str(tmp_path)).structured_content
+    assert planned["exit_code"] == 0 and planned["result"]["device"]["name"] == "H100 80GB"
+    assert {row["ranks"] for row in planned["result"]["rows"]} == {1, 8}
+
+
 def test_what_a_person_must_look_at_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     found = asked("check", files=["train.py"], folder=str(tmp_path))
@@ -125,6 +135,11 @@ def test_without_the_sdk_it_says_what_to_install(autodist: Autodist, monkeypatch
     monkeypatch.delattr("autodist.agents", raising=False)
     result = autodist("mcp")
     assert result.exit_code == 2 and "pip install 'torch-autodist[mcp]'" in result.stderr
+
+
+def test_the_guide_has_all_tools() -> None:
+    text = (ROOT / "docs" / "guides" / "agents.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"(?m)^\| `(\w+)` \|", text)) == set(agents.TOOLS)
 
 
 def test_the_skill_names_commands_that_there_are() -> None:
