@@ -449,6 +449,8 @@ class _Propagation(Opaque):
         if known.cls in ("loss", "sample_loss") and self._weighs_apart(operation, known):
             return PerRank(known.name, "it weighs samples by what each rank has of its own"), ()
         given = list(arguments.operands(operation, known))
+        if known.short == "pad" and isinstance(self._operand(given[0]), Each):
+            given = given[:1]  # one sample, filled up as `pad_sequence` does to the longest of a rank's
         if (own := self._numbers_of_own(known, given)) is not None:
             return own, (None,) if own.rows else ()
         call = arguments.call(operation, known)

@@ -295,7 +295,14 @@ class Reading:
         """Whether it has samples that a rank fills up to its own longest one."""
         given = closure(value.operations, lambda op: op.inputs[0].operations if self._keeps_shape(op) else ())
         ends = [each for each in given if not self._keeps_shape(each)]
-        return bool(ends) and all(each.name.endswith("pad_sequence") for each in ends)
+        return bool(ends) and all(map(self._fills_up, ends))
+
+    def _fills_up(self, operation: Operation) -> bool:
+        """`pad_sequence(rows)`, and `torch.stack([F.pad(row, (0, longest - len(row))) for row in rows])`"""
+        rows = list(held(operation.inputs[0])) if operation.name.endswith(".stack") and operation.inputs else []
+        padded = bool(rows) and all(each.name.endswith(".pad") for each in rows)
+        own = (self._operand(amount) for each in rows for amount in each.inputs[1:2])
+        return operation.name.endswith("pad_sequence") or padded and not all(each == Replicate() for each in own)
 
     def _is_shown(self, size: Operation) -> bool:
         """Whether a size is shown, or computed with, and nothing is made to measure by it."""
