@@ -30,7 +30,10 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     # fewer or other numbers along an axis
     "reduction": ("makes one number of all along an axis; kind: sum, mean, max, min or none", {**AXIS, "kind": str}),
     "comparison": ("makes one number of two tensors along an axis; kind as in a reduction", {**AXIS, "kind": str}),
-    "scan": ("computes each number from all along an axis: `x.softmax(1)`, `x.cumsum(0)`", {**AXIS, **SHAPES}),
+    "scan": (
+        "computes each number from all along an axis: `x.softmax(1)`, `x.cumsum(0)`",
+        {**AXIS, **SHAPES, "implicit": bool},
+    ),
     "sort": ("puts the numbers along an axis into other places: `x.flip(0)`, `x.sort(1)`", AXIS),
     "index": ("takes some numbers along an axis by their places: `x.narrow(1, 0, 2)`", AXIS),
     "gather": ("takes or puts numbers along an axis, by places that a tensor of as many axes tells", AXIS),

@@ -205,7 +205,7 @@ def call(operation: Operation, known: operations.Operation) -> Call:
         equation=_equation(operation),
         reduction=reduction if isinstance(reduction, str) else "mean",
         training=False,  # statistics of batches are those of all ranks
-        batch_first=any(_is_true(each) for each in _settings_of("batch_first", settings, operation)),
+        batch_first=any(_may_be_true(each) for each in _settings_of("batch_first", settings, operation, known)),
         is_told=_is_told(operation, known),
         width=_width(operation, known),
         leaves_out=any(is_set(option(operation, known, each)) for each in LEAVING_OUT),
@@ -252,12 +252,22 @@ def accumulates(operation: Operation, known: operations.Operation) -> bool:
     return name is None or told.constant is True or told.constant == "sum"
 
 
-def _settings_of(name: str, settings: Mapping[str, Value], operation: Operation) -> Iterator[Value]:
+def _settings_of(
+    name: str, settings: Mapping[str, Value], operation: Operation, known: operations.Operation
+) -> Iterator[Value]:
     """What a layer is told, or the layer that it is made of: `nn.TransformerEncoder(layer, 2)`."""
     if name in settings:
         yield settings[name]
+    place = known.parameters.get(name)
+    if isinstance(place, int) and operation.owner is not None:
+        yield from operation.owner.inputs[place : place + 1]
     for value in operation.owner.inputs[:1] if operation.owner is not None else ():
         yield from (each.keywords[name] for each in value.things if name in getattr(each, "keywords", {}))
+
+
+def _may_be_true(value: Value) -> bool:
+    """Whether a setting is True, or not told."""
+    return not value.is_constant or value.constant is True
 
 
 def _is_true(value: Value | None) -> bool:

@@ -48,7 +48,11 @@ def view(call: Call) -> Placement:
     if shard is None:
         return call.first.placement
     before = call.first.sizes[:shard]
-    made = _made_of_each(call) if not shard and call.sizes[:1] == (-1,) else None
+    behind = not shard and not call.first.placement.in_parts if isinstance(call.first.placement, Shard) else False
+    made = _made_of_each(call) if behind and call.sizes[:1] == (-1,) else None
+    if behind and None not in call.sizes and -1 not in call.sizes and OTHER_SIZE not in call.sizes:
+        if None not in call.first.sizes[1:] and len(call.sizes) > call.first.axes:
+            return call.apart(GROUPED)  # `out.view(4, 2, 3)` of eight samples
     if made is not None:
         return Shard(0, in_parts=made > 1) if made.denominator == 1 else call.apart(GROUPED)
     for at, size in enumerate(call.sizes):

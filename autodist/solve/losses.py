@@ -10,7 +10,7 @@ from autodist import operations
 from autodist.catalog import Catalog
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard, products
 from autodist.placement.along import BY_NUMBER, BY_PLACE, OF_ALL, OF_PART
-from autodist.placement.arguments import LEAVING_OUT, is_set, option
+from autodist.placement.arguments import LEAVING_OUT, call, is_set, option
 from autodist.placement.by_number import AS_MANY, MIXED, NONLINEAR, OWN_NUMBER, PAIRED, PRODUCT
 from autodist.placement.call import ROWS
 from autodist.placement.lattice import PIECES, counted, is_linear
@@ -149,15 +149,19 @@ class Losses:
         if reason == OF_ALL:
             return self._is_known_to_mix(operation)
         if reason == BY_PLACE:
-            return _takes_told_places(operation)
+            tensor = bool(operation.inputs) and self.placements.size(operation.inputs[0]) is not None
+            return tensor and isinstance(operation.node, ast.Subscript) and _takes_told_places(operation)
         return reason in CERTAIN or reason in OF_PARTS and any(map(self._is_part, given(operation)))
 
     def _is_known_to_mix(self, operation: Operation) -> bool:
         """Whether it is told that it computes each sample from all: others work along another axis, for all that is
         known of that, or put samples in other places."""
         known = operations.load().find(operation.name)
-        mixes = known is not None and known.cls in ("scan", "per_sample", "decomposition")
-        return mixes and all(self.placements.size(each) is not None for each in operation.inputs[:1])
+        if known is None or known.cls not in ("scan", "per_sample", "decomposition"):
+            return False
+        axis = call(operation, known).axis if known.cls == "scan" else 0
+        told = axis is not None or "default" in known.parameters or "implicit" in known.parameters
+        return told and all(self.placements.size(each) is not None for each in operation.inputs[:1])
 
     def met_at(self) -> Operation | None:
         """Where each sample of a batch meets the others for certain, so that a loss of some of them is another one."""
