@@ -306,8 +306,7 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
     if bypass is None and not wrapped:
         bypass = pattern_of(module, history) or changes(module, history) or parts_by_turns(module, run, history)
         bypass = bypass or learns_by_gradients_alone(module, run, history)
-    frozen = (part.node for event in run.of("freeze") for thing in event.value.things for part in parts_of(thing))
-    sometimes_unused = unused.is_sometimes(members, run, frozenset(frozen))
+    sometimes_unused = unused.is_sometimes(members, run)
     passes = learning(module, history)
     if bypass is None and sometimes_unused and any(_learns_alone(part, history) for part in members if part != module):
         bypass = "a part of it is called on its own, which it would take for one that is not used"

@@ -5,27 +5,34 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from autodist.interpreter import Interpreter
+from autodist.interpreter import Interpreter, once_a_run
 from autodist.models.in_lists import picks, repeats_at_random
 from autodist.models.outputs import leaves_auxiliary, leaves_pooled
+from autodist.models.parts import parts_of
 from autodist.models.reading import called_parts, is_settled, own_parts
 from autodist.solve.learned import learned
 from autodist.source import walk
 from autodist.values import Object
 
 
-def is_sometimes(parts: Iterable[Object], run: Interpreter, frozen: frozenset[ast.AST]) -> bool:
-    """Whether parameters of a module, the first of some parts, may have no gradient after a step: but for those that
-    are made at ``frozen``."""
+def is_sometimes(parts: Iterable[Object], run: Interpreter) -> bool:
+    """Whether parameters of a module, the first of some parts, may have no gradient after a step."""
     module, *_ = parts = list(parts)
-    if learned(run.runs.program).leaves(module.node, frozen) or repeats_at_random(module, run):
+    if learned(run.runs.program).leaves(module.node, _frozen(run)):
         return True
-    return any(picks(part, run) or leaves_auxiliary(part, run) or leaves_pooled(part) for part in parts)
+    return any(leaves_auxiliary(part, run) or leaves_pooled(part) for part in parts)
 
 
-def runs_by_chance(parts: Iterable[Object], run: Interpreter) -> bool:
+def runs_by_chance(module: Object, run: Interpreter) -> bool:
     """Whether parts of a module may run in one step and not in another."""
-    return any(chooses_parts(part, run) or any(True for _ in branches(part, run)) for part in parts)
+    return learned(run.runs.program).varies(module.node, _frozen(run))
+
+
+@once_a_run
+def _frozen(run: Interpreter) -> frozenset[ast.AST]:
+    """Where modules are made of which parameters are frozen."""
+    frozen = (thing for event in run.of("freeze") for thing in event.value.things)
+    return frozenset(part.node for thing in frozen for part in parts_of(thing))
 
 
 def chooses_parts(module: Object, run: Interpreter) -> bool:

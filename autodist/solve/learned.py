@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 from typing import Any
 
-from autodist.program import Operation, Program, Region, Value
+from autodist.program import Operation, Program, Region, Value, closure, held
 from autodist.solve.parameters import (
     ALL,
     EVERY,
@@ -24,10 +24,12 @@ from autodist.solve.parameters import (
     unwrapped,
 )
 from autodist.solve.sides import Branch, Side, Sides, branching
-from autodist.solve.steps import is_constant
+from autodist.solve.steps import given, is_constant
 from autodist.trace.things import Mapping, Object, Sequence, Stream
 
 DEEPEST = 8
+DRAWING = ("random.", "numpy.random.", "torch.rand")
+"""Beginnings of the names of what draws numbers."""
 
 
 @lru_cache(maxsize=2)
@@ -44,6 +46,7 @@ class Learned(Sides):
         self._in_loop: dict[tuple[str, Region], int] = {}
         self._gone_through: dict[Region, frozenset[Operation]] = {}
         self._calls: dict[Operation, tuple[ast.AST, object] | None] = {}
+        self._drawn: dict[Region, bool] = {}
         self._instead: dict[Operation, int] = {}
         self._endless: frozenset[Operation] = frozenset()
         self._may: dict[Operation, int] = dict.fromkeys(program.operations, 0)
@@ -58,11 +61,16 @@ class Learned(Sides):
     def leaves(self, node: ast.AST, frozen: frozenset[ast.AST] = frozenset()) -> bool:
         """Whether a step may leave parameters of the modules that are made at ``node`` without a gradient; those of the
         ones made at ``frozen`` are not asked."""
+        return any(self._reached(each) & whole and whole & ~self._of(each) for whole, each in self._asked(node, frozen))
+
+    def varies(self, node: ast.AST, frozen: frozenset[ast.AST] = frozenset()) -> bool:
+        """Whether some of them have one after one step, and none after another."""
+        return any(self._reached(each) & whole & ~self._of(each) for whole, each in self._asked(node, frozen))
+
+    def _asked(self, node: ast.AST, frozen: frozenset[ast.AST]) -> Iterator[tuple[int, Operation]]:
         for root in self._roots.get(node, ()):
             whole = self.parameters(root, frozen) & ~self._as_often_as(root)
-            if any(self._reached(each) & whole and whole & ~self._of(each) for each in self.backwards):
-                return True
-        return False
+            yield from ((whole, each) for each in self.backwards)
 
     # dataflow
 
@@ -152,7 +160,7 @@ class Learned(Sides):
         if self._goes_through(ops, loops):
             return union(self._surely[op] for op in ops if self._branches_at(op) <= around)
         apart = {op: self._branches_at(op) - around for op in ops}
-        inner = [op for op in ops if self._loops_of(op.region) - loops and not apart[op]]
+        inner = [op for op in ops if self._runs_once(self._loops_of(op.region) - loops) and not apart[op]]
         if inner:  # a loop runs once at least
             first = min(op.number for op in inner)
             ops, others = [op for op in ops if op.number >= first], []
@@ -195,6 +203,13 @@ class Learned(Sides):
             layers = {op.owner for op in ops if isinstance(op.owner, Object) and (op.owner, which) in self._bits}
             found = self._in_loop[which, loop] = union(self._bit((each, which)) for each in layers)
         return found
+
+    def _runs_once(self, loops: frozenset[Region]) -> bool:
+        """Whether some loops run once at least: but where it is drawn how often."""
+        for each in loops - self._drawn.keys():
+            asked = closure(held(each.subject), given)
+            self._drawn[each] = any(op.name.startswith(DRAWING) for op in asked)
+        return bool(loops) and not any(self._drawn[each] for each in loops)
 
     def _goes_through(self, ops: list[Operation], loops: frozenset[Region]) -> bool:
         """Whether these are what a loop goes through, one after the other."""
