@@ -103,8 +103,8 @@ MODELS = """
     passes | wrapping
     history
     moves | sparse | frozen
-    parts
     unused | inplace | scalars | leaves
+    parts
     in_lists | outputs
     reading
 """
