@@ -28,6 +28,8 @@ from autodist.solve.steps import given, is_constant
 from autodist.trace.things import Mapping, Object, Sequence, Stream
 
 DEEPEST = 8
+COUNTED = ("range.", "operator.", "builtins.", "torch.Tensor.item")
+"""Beginnings of the names of what computes a number of rounds of another number."""
 DRAWING = ("random.", "numpy.random.", "torch.rand")
 """Beginnings of the names of what draws numbers."""
 
@@ -207,7 +209,7 @@ class Learned(Sides):
     def _runs_once(self, loops: frozenset[Region]) -> bool:
         """Whether some loops run once at least: but where it is drawn how often."""
         for each in loops - self._drawn.keys():
-            asked = closure(held(each.subject), given)
+            asked = closure(held(each.subject), lambda op: given(op) if op.name.startswith(COUNTED) else ())
             self._drawn[each] = any(op.name.startswith(DRAWING) for op in asked)
         return bool(loops) and not any(self._drawn[each] for each in loops)
 
