@@ -28,6 +28,7 @@ from autodist.solve.steps import given, is_constant
 from autodist.trace.things import Mapping, Object, Sequence, Stream
 
 DEEPEST = 8
+MOST_ROUNDS = 200
 COUNTED = ("range.", "operator.", "builtins.", "torch.Tensor.item")
 """Beginnings of the names of what computes a number of rounds of another number."""
 DRAWING = ("random.", "numpy.random.", "torch.rand")
@@ -50,14 +51,12 @@ class Learned(Sides):
         self._calls: dict[Operation, tuple[ast.AST, object] | None] = {}
         self._drawn: dict[Region, bool] = {}
         self._instead: dict[Operation, int] = {}
-        self._endless: frozenset[Operation] = frozenset()
         self._may: dict[Operation, int] = dict.fromkeys(program.operations, 0)
         self._surely: dict[Operation, int] = dict.fromkeys(program.operations, EVERY)
         self._settle(self._may, self._reached)
         self._settle(self._surely, self._of)
-        self._endless = frozenset(op for op, found in self._surely.items() if found == EVERY)
-        if self._endless:  # of which no beginning is seen
-            self._surely = dict.fromkeys(program.operations, EVERY)
+        if endless := [op for op, found in self._surely.items() if found == EVERY]:  # of which no beginning is seen
+            self._surely |= dict.fromkeys(endless, 0)
             self._settle(self._surely, self._of)
 
     def leaves(self, node: ast.AST, frozen: frozenset[ast.AST] = frozenset()) -> bool:
@@ -78,7 +77,7 @@ class Learned(Sides):
 
     def _settle(self, found: dict[Operation, int], of: Any) -> None:
         pending = dict.fromkeys(self._program.operations)
-        while pending:
+        for _ in range(MOST_ROUNDS):
             again: dict[Operation, None] = {}
             for each in pending:
                 new = of(each)
@@ -109,7 +108,7 @@ class Learned(Sides):
 
     def _of(self, op: Operation) -> int:
         """What an operation surely depends on."""
-        if op in self._endless or is_constant(op) and op not in self.backwards:
+        if is_constant(op) and op not in self.backwards:
             return 0
         found = self._given(op)
         for at, each in enumerate(op.operands):
