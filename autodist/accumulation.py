@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Iterator
 
 from autodist.interpreter import Event, Interpreter
-from autodist.models import keys, parts, unwrapped
-from autodist.models.unused import branches
+from autodist.models import keys, unwrapped
+from autodist.models.unused import runs_by_chance
 from autodist.script import Deferral, Model, Site
 from autodist.source import Source
 from autodist.values import NOTHING, Object, of
@@ -86,7 +86,7 @@ def _target(event: Event, loop: ast.AST, run: Interpreter, models: list[Model]) 
     if len(held) != 1 or held[0].sharded or held[0].wrapped:
         return None
     model = held[0]
-    if any(True for part in parts(model.object) for _ in branches(part, run)):
+    if runs_by_chance(model.object, run):
         return None
     for forward in run.of("forward"):
         call = forward.node

@@ -100,13 +100,12 @@ TENSORS = """
 
 MODELS = """
     placing | trained
-    heads | passes | wrapping
+    passes | wrapping
     history
     moves | sparse | frozen
-    parts
     unused | inplace | scalars | leaves
+    parts
     in_lists | outputs
-    flow
     reading
 """
 
@@ -192,9 +191,9 @@ SOLVE = """
     search
     facts
     layouts
-    sources | demands
-    batches | alone | written | stores
-    sizes | steps
+    sources | demands | learned
+    batches | alone | written | stores | sides
+    sizes | steps | parameters
 """
 
 OPERATIONS = """

@@ -110,7 +110,7 @@ def _runs_apart(model: Object, run: Interpreter) -> bool:
     """Whether it depends on a sample which parts of a model run, by tests or by what a sample holds."""
     inside = parts(model)
     methods = {each.node for part in inside if part.cls is not None for each in _methods(part)}
-    return runs_by_chance(inside, run) or any(rounds.goes_by_sample(each) for each in methods)
+    return runs_by_chance(model, run) or any(rounds.goes_by_sample(each) for each in methods)
 
 
 def _methods(part: Object) -> Iterator[Function]:

@@ -3,80 +3,11 @@
 from __future__ import annotations
 
 import ast
-from typing import TypeGuard
 
 from autodist.interpreter import Interpreter
-from autodist.models.flow import LAST, Forward
 from autodist.models.reading import binds, called_parts, is_own, is_set_later, methods_of, own_parts, reads_of
 from autodist.source import Source, argument, last_name
 from autodist.values import NOTHING, External, Object
-
-COPYING = frozenset("deepcopy TransformerEncoder TransformerDecoder".split())
-"""What copies a module that it is given, and is told of by no gradient of it."""
-
-
-def gives_next_turn_alone(module: Object) -> bool:
-    """Whether blocks in a list give something that only the next of them reads, so that nothing reads it of the last
-    one: `back, fore = block(x); x = x - back; forecast = forecast + fore` (N-BEATS)."""
-    lists = {name for name, value in module.attributes.items() if any(map(_is_list_of_layers, value.things))}
-    methods = methods_of(module.cls) if module.cls is not None and lists else {}
-    called = (reads_of("forward", methods) | {"forward"}) & methods.keys() if "forward" in methods else set()
-    for name in called:
-        for at, statement in enumerate(methods[name].body):
-            if isinstance(statement, ast.For) and any(is_own(n) and n.attr in lists for n in ast.walk(statement.iter)):
-                after = {n.id for later in methods[name].body[at + 1 :] for n in ast.walk(later) if _is_read(n)}
-                if _leaves_output(statement, after):
-                    return True
-    return False
-
-
-def _leaves_output(loop: ast.For, after: set[str]) -> bool:
-    """Whether the last turn of a loop over blocks computes a part of what a block gives for names nobody reads."""
-    blocks = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
-    read = set(after)
-    for statement in reversed(loop.body):
-        names = {n.id for n in ast.walk(statement) if _is_read(n)}
-        match statement:
-            case ast.Assign(targets=[ast.Tuple(elts=parts)], value=ast.Call(func=ast.Name(id=block))) if (
-                block in blocks
-            ):
-                given = [each.id for each in parts if isinstance(each, ast.Name)]
-                used = [name in read for name in given]
-                if len(given) == len(parts) and any(used) and not all(used):
-                    return True
-                read = (read - set(given)) | names
-            case ast.Assign(targets=[ast.Name(id=target)]):
-                read = (read - {target}) | names if target in read else read
-            case ast.AugAssign(target=ast.Name(id=target)):
-                read |= names if target in read else set()
-            case _:
-                read |= names
-    return False
-
-
-def _is_read(node: ast.AST) -> TypeGuard[ast.Name]:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-
-
-def ends_unread(module: Object) -> bool:
-    """Whether a loop over layers computes something in its last turn that only another turn would read: with
-    `skip = skip + self.skips[i](x); x = self.residuals[i](x)`, and `skip` returned, the last residual layer."""
-    lists = {name for name, value in module.attributes.items() if any(map(_is_list_of_layers, value.things))}
-    methods = methods_of(module.cls) if module.cls is not None else {}
-    if not lists or "forward" not in methods:
-        return False
-    called = (reads_of("forward", methods) | {"forward"}) & methods.keys()
-    parts = {name: frozenset([name]) for name in lists} | {each: reads_of(each, methods) & lists for each in called}
-    for name in called:
-        passed = Forward(parts, {})
-        used = passed.used(methods[name])
-        if any(f"{layers}{LAST}" in passed.last - used for layers in lists):
-            return True
-    return False
-
-
-def _is_list_of_layers(thing: object) -> bool:
-    return isinstance(thing, Object) and thing.name.endswith("nn.ModuleList")
 
 
 def picks(module: Object, run: Interpreter) -> bool:
@@ -104,38 +35,6 @@ def picks(module: Object, run: Interpreter) -> bool:
                 whole.add(node.attr)
     picked |= {name for name, keys in always.items() if len(keys) < _number_held(name, module)}
     return bool(picked - whole)
-
-
-def leaves_some_of_list(module: Object) -> bool:
-    """Whether a forward pass runs all layers of a list, and goes on with what some of them give:
-    `outs = [head(x) for head in self.heads]; return outs[0]`."""
-    lists = {name for name, value in module.attributes.items() if any(map(_is_list_of_layers, value.things))}
-    methods = methods_of(module.cls) if module.cls is not None and lists else {}
-    if "forward" not in methods:
-        return False
-    forward = methods["forward"]
-    for statement in (n for n in ast.walk(forward) if isinstance(n, ast.Assign)):
-        match statement:
-            case ast.Assign(
-                targets=[ast.Name(id=outs)],
-                value=ast.ListComp(
-                    elt=ast.Call(func=ast.Name(id=layer)),
-                    generators=[ast.comprehension(target=ast.Name(id=each), iter=ast.Attribute(attr=held), ifs=[])],
-                ),
-            ) if (
-                layer == each and held in lists
-            ):
-                parents = {child: node for node in ast.walk(forward) for child in ast.iter_child_nodes(node)}
-                reads = [parents[n] for n in ast.walk(forward) if _is_read(n) and n.id == outs]
-                keys = {
-                    ast.unparse(n.slice)
-                    for n in reads
-                    if isinstance(n, ast.Subscript) and isinstance(n.slice, (ast.Constant, ast.UnaryOp))
-                }
-                plain = all(isinstance(n, ast.Subscript) and ast.unparse(n.slice) in keys for n in reads)
-                if keys and plain and len(keys) < (_number_held(held, module) or len(keys) + 1):
-                    return True
-    return False
 
 
 def _number_held(name: str, module: Object) -> int:

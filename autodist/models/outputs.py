@@ -1,17 +1,56 @@
-"""Outputs of parts that nobody reads, and those of which no gradient comes back."""
+"""Outputs of models: what libraries' models give that nobody reads, and what a wrapper does not find its tensors in."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from autodist.interpreter import Interpreter
-from autodist.models.flow import Forward
-from autodist.models.reading import always_made, is_own, methods_of, own_parameters, own_parts, reads_of
+from autodist.interpreter import Event, Interpreter
+from autodist.models.reading import is_own, methods_of
+from autodist.program import Value as Traced
+from autodist.solve.parameters import LAYERS
 from autodist.source import last_name
-from autodist.values import NOTHING, Items, Object, Value
+from autodist.trace import things
+from autodist.values import NOTHING, Object
 
 POOLING = frozenset(f"{name}Model" for name in "Auto Bert Roberta XLMRoberta Albert Camembert Ernie ViT Beit".split())
+FOUND_IN = ("NamedTuple", "namedtuple", "Output", ".dict", "OrderedDict")
+"""Ends of the names of classes in whose objects the wrapper finds tensors."""
+
+
+def gives_parameters(passes: Iterable[Event], run: Interpreter) -> bool:
+    """Whether parameters themselves are among the outputs of a model, `{"boxes": boxes, "scale": self.scale}`."""
+    outputs = (each for event in passes for each in _held(run.runs.program.at(event.node)))
+    return any(op.name.endswith(("nn.Parameter", ".weight", ".bias")) for each in outputs for op in each.operations)
+
+
+def gives_objects(passes: Iterable[Event], run: Interpreter) -> bool:
+    """Whether a model gives its outputs in an object of a class that is no list, tuple or dict."""
+    for given in (run.runs.program.at(event.node).things for event in passes):
+        if not any(isinstance(each, (things.Sequence, things.Mapping)) for each in given):
+            if any(map(_is_opaque, given)):
+                return True
+    return False
+
+
+def _is_opaque(thing: object) -> bool:
+    """Whether it holds tensors that the wrapper does not find: in named tuples and outputs of transformers, it does."""
+    if not isinstance(thing, things.Object) or thing.roles & LAYERS:
+        return False
+    held = any(op.is_tensor for each in _held(Traced(things=frozenset([thing]))) for op in each.operations)
+    return held and not any(name.endswith(FOUND_IN) for name in thing.library_names)
+
+
+def _held(value: Traced, depth: int = 5) -> Iterator[Traced]:
+    """A value, and what it holds."""
+    yield value
+    for each in value.things if depth else ():
+        if isinstance(each, things.Object) and each.roles & LAYERS:
+            continue
+        inside = [*each.contents()] if isinstance(each, things.Heap) else []
+        inside += each.keywords.values() if isinstance(each, things.Object) else ()
+        for inner in inside:
+            yield from _held(inner, depth - 1)
 
 
 def leaves_auxiliary(module: Object, run: Interpreter) -> bool:
@@ -24,57 +63,6 @@ def leaves_auxiliary(module: Object, run: Interpreter) -> bool:
     brought = [given for name in ("weights", "pretrained") if (given := module.argument(name)) is not None]
     has = asked.const not in (None, False) if asked is not None else any(v.const not in (None, False) for v in brought)
     return has and not any(quoted in source.text for source in run.project.sources for quoted in ("'aux'", '"aux"'))
-
-
-def leaves_outputs(module: Object) -> bool:
-    """Whether a forward pass leaves out one of the outputs of a part, `_, skip = self.block(x)`, and with it what has a
-    say in that one alone."""
-    methods = methods_of(module.cls) if module.cls is not None else {}
-    if "forward" not in methods:
-        return False
-    called = (reads_of("forward", methods) | {"forward"}) & methods.keys()
-    taken: dict[str, set[int]] = {}
-    mentions: dict[str, int] = {}
-    for method in (methods[name] for name in called):
-        for name in (each.attr for each in ast.walk(method) if is_own(each)):
-            mentions[name] = mentions.get(name, 0) + 1
-        for name, positions in _taken(method):
-            taken[name] = taken.get(name, set()) | positions
-            mentions[name] -= 1
-    return any(
-        not mentions[name]
-        and any(_only_for_others(each, kept) for each in _blocks(module.attributes.get(name, NOTHING)))
-        for name, kept in taken.items()
-    )
-
-
-def gives_derivatives_alone(module: Object) -> bool:
-    """Whether a forward pass gives nothing but what it has differentiated, `return -torch.autograd.grad(energy, x, ...,
-    create_graph=True)[0]`: forces, in which the bias of the last layer of the energy has no say."""
-    method = methods_of(module.cls).get("forward") if module.cls is not None else None
-    if method is None:
-        return False
-    bound: dict[str, list[ast.expr]] = {}
-    for each in ast.walk(method):
-        for target in each.targets if isinstance(each, ast.Assign) else ():
-            for name in (n.id for n in ast.walk(target) if isinstance(n, ast.Name)):
-                bound.setdefault(name, []).append(each.value)  # type: ignore[attr-defined]
-    pending: list[ast.AST] = [n.value for n in ast.walk(method) if isinstance(n, ast.Return) and n.value is not None]
-    seen: set[ast.AST] = set()
-    differentiated = False
-    while pending:  # past the gradients, not into what they are taken of
-        node = pending.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("autograd.grad"):
-            differentiated = True
-            continue
-        if isinstance(node, ast.Call) and is_own(node.func):
-            return False
-        pending += ast.iter_child_nodes(node)
-        pending += bound.get(node.id, []) if isinstance(node, ast.Name) else []
-    return differentiated
 
 
 def leaves_pooled(module: Object) -> bool:
@@ -117,28 +105,3 @@ def _taken(method: ast.FunctionDef) -> Iterator[tuple[str, set[int]]]:
             value = value.func.value if isinstance(value.func, ast.Attribute) else value
         if isinstance(value, ast.Call) and is_own(value.func):
             yield value.func.attr, kept
-
-
-def _blocks(value: Value) -> Iterator[Object]:
-    """The modules of the project that give what a part gives: it itself, or what a Sequential runs."""
-    for thing in value.things:
-        if isinstance(thing, Object) and thing.name.endswith("nn.Sequential"):
-            for each in thing.args:
-                yield from (t for t in each.things if isinstance(t, Object) and t.cls is not None)
-                for items in (t for t in each.things if isinstance(t, Items)):
-                    held = (inner for given in (*items.parts, items.element) for inner in given.things)
-                    yield from (t for t in held if isinstance(t, Object) and t.cls is not None)
-        elif isinstance(thing, Object) and thing.cls is not None:
-            yield thing
-
-
-def _only_for_others(module: Object, kept: set[int]) -> bool:
-    """Whether a part of a module has a say in none of the outputs at these places, but in others."""
-    methods = methods_of(module.cls) if module.cls is not None else {}
-    node = methods.get("forward")
-    if node is None:
-        return False
-    layers = {name for name in own_parts(module) | own_parameters(module) if always_made(name, module)}
-    parts = {name: frozenset([name]) for name in layers}
-    parts |= {name: reads_of(name, methods) & layers for name in reads_of("forward", methods) & methods.keys()}
-    return bool(Forward(parts, {}).used(node) - Forward(parts, {}, kept).used(node))

@@ -11,11 +11,11 @@ from typing import TypeGuard
 from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.models import unused
 from autodist.models.frozen import may_be_frozen
-from autodist.models.heads import gives_objects, gives_parameters, leaves_heads
 from autodist.models.history import History, grows, history_of, learning, place_of
 from autodist.models.moves import TO_DEVICE, TO_TYPE, moved_before_use
+from autodist.models.outputs import gives_objects, gives_parameters
 from autodist.models.parts import normalises, optimized_modules, parts, parts_of, unwrapped
-from autodist.models.passes import changes, learns_by_gradients_alone, leaves_outputs, parts_by_turns, pattern_of
+from autodist.models.passes import changes, learns_by_gradients_alone, parts_by_turns, pattern_of
 from autodist.models.reading import bound_to
 from autodist.models.wrapping import after_conditions, in_holder, is_forgotten, is_main_guard, wrapping_of
 from autodist.script import Model, Site, Wrapping
@@ -306,13 +306,13 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
     if bypass is None and not wrapped:
         bypass = pattern_of(module, history) or changes(module, history) or parts_by_turns(module, run, history)
         bypass = bypass or learns_by_gradients_alone(module, run, history)
-    sometimes_unused = unused.is_sometimes(members, run) or leaves_outputs(module, history)
-    sometimes_unused = sometimes_unused or leaves_heads(module, run, history)
+    sometimes_unused = unused.is_sometimes(members, run)
+    passes = learning(module, history)
     if bypass is None and sometimes_unused and any(_learns_alone(part, history) for part in members if part != module):
         bypass = "a part of it is called on its own, which it would take for one that is not used"
-    if bypass is None and sometimes_unused and not wrapped and gives_objects(module, run, history):
+    if bypass is None and sometimes_unused and not wrapped and gives_objects(passes, run):
         bypass = "it gives its outputs in an object, in which the search for unused parameters finds no tensors"
-    if bypass is None and sometimes_unused and not wrapped and gives_parameters(module, run, history):
+    if bypass is None and sometimes_unused and not wrapped and gives_parameters(passes, run):
         bypass = "it gives back parameters themselves, which it would take for unused ones and wait for nevertheless"
     uses = history.forwards.get(module, [])
     lasting = {e.node for e in history.wraps if not is_forgotten(e, uses)}

@@ -166,6 +166,13 @@ class Containers(Names):
         if value.operations:
             self._anywhere(made, Value(value.operations), EMPTY)
 
+    def made_of(self, node: ast.AST, others: Row[Value]) -> Value:
+        """`defaults | settings`"""
+        made: Mapping = self.make(node, Mapping)
+        for each in others:
+            self._take_over(made, each)
+        return thing(made)
+
     def count(self, made: Mapping, value: Value, node: ast.AST, frame: Frame) -> None:
         """`counter.update(words)`"""
         others = Value(things=frozenset(each for each in value.things if isinstance(each, Mapping)))
@@ -178,6 +185,7 @@ class Containers(Names):
     def put(self, made: Mapping, key: Value, value: Value) -> None:
         """Have a dict hold something under a key."""
         name = key.constant
+        made.popped.discard(name)
         if name is not UNKNOWN and len(made.entries) < MOST_PARTS:
             self.bind(made, made.entries, name, value)
         elif _is_told(key):
@@ -450,6 +458,8 @@ class Containers(Names):
             if name == "setdefault":
                 self.put(owner, inputs[0], found | default)
             known = inputs[0].constant in owner.entries if inputs[0].is_constant else False
+            if name == "pop" and known and owner.guards == self.guards:
+                owner.popped.add(inputs[0].constant)
             return found if known else found | default
         if name == "items":
             pairs = self.pairs(owner, node)
@@ -460,8 +470,8 @@ class Containers(Names):
             )
         if name == "values":
             known = owner.keys is EMPTY and owner.anywhere is EMPTY
-            parts = [slot.value for slot in owner.entries.values()] if known else None
-            return self.sequence(node, parts, EMPTY if known else owner.element)
+            there = [slot.value for key, slot in owner.entries.items() if key not in owner.popped]
+            return self.sequence(node, there if known else None, EMPTY if known else owner.element)
         if name == "keys":
             known = owner.keys is EMPTY
             parts = [constant(each) for each in owner.entries] if known else None

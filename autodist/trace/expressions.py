@@ -106,6 +106,9 @@ class Expressions(Containers):
             return own
         if isinstance(op, (ast.Add, ast.Mult)) and (listed := self._lists(node, op, left, right, frame)) is not None:
             return listed
+        dicts = [each for value in (left, right) for each in value.things if isinstance(each, Mapping)]
+        if isinstance(op, ast.BitOr) and len(dicts) == len(left.things) + len(right.things) >= 2:
+            return self.made_of(node, [left, right])
         if isinstance(op, ast.Mod) and isinstance(left.constant, str):
             shown = [self.shown(each, node, frame) for each in self.parts(right) or [right]]
             return self.record("builtins.str.format", node, frame, [left, *shown])
@@ -322,7 +325,7 @@ class Expressions(Containers):
         first, *rest = generators
         over = self.eval(first.iter, frame)
         inner = Frame(frame.source, frame)
-        parts = self.unrolled(over)
+        parts = self.unrolled(over) or self._numbered(over, node, frame)
         if parts is None:
             with self.within("loop", first, frame, over):
                 self.assign(first.target, self.element(over, first.iter, frame), inner)
@@ -337,6 +340,19 @@ class Expressions(Containers):
                 if kept is not False:
                     exact &= self._comprehend(rest, node, inner, finish) and kept is True
         return exact
+
+    def _numbered(self, over: Value, node: ast.AST, frame: Frame) -> list[Value] | None:
+        """The numbers of a short range, for each of which a comprehension makes a module: `[Block() for _ in
+        range(3)]`"""
+        made, numbers = getattr(node, "elt", None), short_range(over)
+        if numbers is None or not isinstance(made, ast.Call) or not isinstance(made.func, (ast.Name, ast.Attribute)):
+            return None
+        makers = self.eval(made.func, frame).things
+        return numbers if makers and all(map(self._makes_module, makers)) else None
+
+    def _makes_module(self, maker: Any) -> bool:
+        names = maker.libraries if isinstance(maker, Class) else [getattr(maker, "name", "")]
+        return any(each == "copy.deepcopy" or "module" in self.catalog.roles(each) for each in names)
 
     def _filtered(self, generator: ast.comprehension, frame: Frame) -> bool | None:
         kept: bool | None = True
@@ -357,3 +373,9 @@ class Expressions(Containers):
     def unrolled(self, over: Value) -> list[Value] | None:
         """The elements of what a loop goes over, if it is run for each apart."""
         raise NotImplementedError
+
+
+def short_range(over: Value) -> list[Value] | None:
+    """The numbers of a range, if these are few."""
+    ranges = [each for each in over.things if isinstance(each, Sequence) and each.kind == "range"]
+    return ranges[0].parts if len(ranges) == 1 else None

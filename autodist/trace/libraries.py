@@ -36,6 +36,8 @@ TENSORS = frozenset(
 )
 OF_CHECKPOINTS = frozenset("use_reentrant preserve_rng_state context_fn determinism_check debug early_stop".split())
 """What `torch.utils.checkpoint.checkpoint` does not hand on."""
+TOLD = ("torch.jit.annotate", "typing.cast")
+"""What gives back what it is given second, and says of which type that is."""
 BASES = {
     "torch.optim.Optimizer": "optimizer",
     "torch.optim.optimizer.Optimizer": "optimizer",
@@ -73,6 +75,8 @@ class Libraries(Processes):
         if (name in ALIASES or short in ALIASES or self.catalog.has(name, "transparent")) and inputs:
             self.record(name, node, frame, inputs, keywords)
             return inputs[0]
+        if name in TOLD and len(inputs) == 2:
+            return inputs[1]
         if name == "torch.utils.data.random_split" and inputs:
             self.effect("random_split", self.record(name, node, frame, inputs, keywords))
             lengths = self.parts(inputs[1]) if len(inputs) > 1 else None

@@ -140,7 +140,7 @@ class Objects(Calls):
         if any(name in CONTAINERS for name in one.library_names):
             return self._in_sequence(one, node, frame, inputs)
         library = next(iter(one.library_names), "object")
-        return self.record(library, node, frame, inputs, keywords, owner=one)
+        return self.record(library, node, frame, inputs, keywords, owner=one, tag=one)
 
     def _call_library_object(
         self, one: Object, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
@@ -158,8 +158,7 @@ class Objects(Calls):
             weights = {"weight": one.argument("weight", 0), "pos_weight": one.argument("pos_weight")}
             told = {name: Value(each.operations) for name, each in weights.items() if each is not None}
             keywords = {**keywords, **{name: each for name, each in told.items() if each.operations}}
-        tag = one if "loss" in one.roles else None  # one of several has weights, and another has none
-        return self.record(one.name, node, frame, inputs, keywords, owner=one, tag=tag)
+        return self.record(one.name, node, frame, inputs, keywords, owner=one, tag=one)
 
     def _in_sequence(self, one: Object, node: ast.AST, frame: Frame, inputs: Row[Value]) -> Value:
         self.read(one)
@@ -170,10 +169,11 @@ class Objects(Calls):
     ) -> Value:
         """Call layers one after the other."""
         value = inputs[0] if inputs else EMPTY
-        if layers is None:  # of a number that is not known
+        if layers is None:  # one at least, of a number that is not known
+            result = EMPTY
             for _ in range(2):
-                value |= self.call(self.element(held, node, frame), node, frame, [value], {})
-            return value
+                result |= self.call(self.element(held, node, frame), node, frame, [value | result], {})
+            return result or value
         for number, layer in enumerate(layers):
             with self.told_apart((node, number)):
                 value = self.call(layer, node, frame, [value], {})
@@ -191,6 +191,13 @@ class Objects(Calls):
                 inputs = self.parts(one.inputs[0])
         unknown = inputs is None or "some" in one.attributes or REST in one.keywords
         return None if unknown else [*(inputs or ()), *added]
+
+    def put_layer(self, one: Object, place: object, value: Value) -> None:
+        layers = self.layers(one) if any(name in CONTAINERS for name in one.library_names) else None
+        certain = self.guards == one.guards and len(one.inputs) == len(layers or ())
+        if layers and certain and isinstance(place, int) and -len(layers) <= place < len(layers):
+            layers[place] = value
+            one.inputs, one.version = tuple(layers), one.version + 1
 
     def element_of(self, one: Any, node: ast.AST, frame: Frame) -> Value:
         if isinstance(one, Object) and any(name in CONTAINERS for name in one.library_names):
@@ -213,9 +220,14 @@ class Objects(Calls):
             if isinstance(one, Object) and any(name in CONTAINERS for name in one.library_names):
                 self.read(one)
                 return self.layers(one)
-            if isinstance(one, Object) and one.cls is not None and "typing.NamedTuple" in one.cls.libraries:
-                return [slot.value for slot in one.attributes.values()]
+            if isinstance(one, Object) and (fields := self._named_fields(one)) is not None:
+                return fields
         return super().parts(value)
+
+    def _named_fields(self, one: Object) -> list[Value] | None:
+        """What a named tuple holds."""
+        named = one.cls is not None and "typing.NamedTuple" in one.cls.libraries
+        return [self.current(slot.value) for slot in one.attributes.values()] if named else None
 
     def item_of_object(self, one: Object, key: Value, node: ast.AST, frame: Frame) -> Value:
         self.read(one)
@@ -224,6 +236,8 @@ class Objects(Calls):
             return entry.value
         if one.cls is None and not one.roles and (field := self.field_of(one, key.constant)) is not None:
             return field
+        if (fields := self._named_fields(one)) is not None and type(key.constant) is int and key.constant < len(fields):
+            return fields[key.constant]
         if any(name in CONTAINERS for name in one.library_names):
             layers, place = self.layers(one), key.constant
             table = [each for value in one.inputs for each in value.things if isinstance(each, Mapping)]
@@ -344,6 +358,8 @@ class Objects(Calls):
             before = one.attributes.get(("hook", name))
             self.bind(one, one.attributes, ("hook", name), inputs[0] | (before.value if before is not None else EMPTY))
             return self.record(f"{MODULE}.{name}", node, frame, inputs, keywords, owner=one)
+        if name == "children" and one.cls is not None and all(e.guards == one.guards for e in one.attributes.values()):
+            return self.sequence(node, self.parts_of(one, deep=False))
         if name in ("children", "modules", "values") or name.startswith("named_") and name not in PARAMETERS:
             inner = joined(self.parts_of(one, name in ("modules", "named_modules")))
             if name.startswith("named_"):

@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from autodist.program import EMPTY, Operation, Value, constant, joined
-from autodist.source import bound_each_time
+from autodist.source import all_of, bound_each_time
 from autodist.trace import folding
 from autodist.trace.containers import UNROLLED
-from autodist.trace.expressions import Expressions
+from autodist.trace.expressions import Expressions, short_range
 from autodist.trace.names import thing
 from autodist.trace.things import (
     Class,
@@ -192,6 +192,7 @@ class Statements(Expressions):
             self.call(self.attribute(thing(one), "__setitem__", node, frame), node, frame, [key, value], {})
         elif isinstance(one, Object):
             self.bind(one, one.attributes, ("entry", key.constant), value)
+            self.put_layer(one, key.constant, value)
             self.record("setitem", node, frame, [thing(one), key, value], tag=one)
         else:
             self.store_entry(one, key, value, node, frame)
@@ -349,7 +350,7 @@ class Statements(Expressions):
 
     def do_For(self, node: ast.For | ast.AsyncFor, frame: Frame) -> bool:
         over = self.eval(node.iter, frame)
-        parts = self.unrolled(over)
+        parts = self.unrolled(over) or self._places(node, over, frame)
         if parts is not None or (words := self.words_of(over)):
             return self._each_apart(node, words if parts is None else parts, frame, certain=parts is not None)
         with self.visiting(node, frame) as visit:
@@ -362,6 +363,16 @@ class Statements(Expressions):
             return self._repeat(node, over, begin, frame, sure=bound_each_time(node) if is_of_loader(over) else ())
 
     do_AsyncFor = do_For
+
+    def _places(self, node: ast.For | ast.AsyncFor, over: Value, frame: Frame) -> list[Value] | None:
+        """The numbers of a short range, by which a loop looks modules up: `for i in range(3): x = self.layers[i](x)`"""
+        numbers = short_range(over)
+        if not numbers or not isinstance(node.target, ast.Name):
+            return None
+        looked_up = (each for each in all_of(node, ast.Subscript) if getattr(each.slice, "id", "") == node.target.id)
+        lists = (each.value for each in looked_up if isinstance(each.value, (ast.Name, ast.Attribute)))
+        held = (thing for each in lists for thing in self.eval(each, frame).things)
+        return numbers if any(isinstance(each, Object) and "module" in each.roles for each in held) else None
 
     def do_While(self, node: ast.While, frame: Frame) -> bool:
         endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
@@ -495,4 +506,8 @@ class Statements(Expressions):
 
     def store_attribute(self, base: Value, name: str, value: Value, node: ast.AST, frame: Frame) -> None:
         """`base.name = value`"""
+        raise NotImplementedError
+
+    def put_layer(self, one: Object, place: object, value: Value) -> None:
+        """Have a container of layers hold another one: `model.body[0] = nn.Linear(8, 8)`"""
         raise NotImplementedError

@@ -294,6 +294,8 @@ class Mapping(Heap):
     entries: dict[Any, Slot] = field(default_factory=dict)
     anywhere: Value = EMPTY
     keys: Value = EMPTY
+    popped: set[Any] = field(default_factory=set)
+    """The keys that were surely taken out again."""
 
     @property
     def slots(self) -> dict[Any, Slot]:
@@ -314,6 +316,7 @@ class Mapping(Heap):
         """Hold nothing, as if it were made just now."""
         self.anywhere, self.keys, self.version = EMPTY, EMPTY, self.version + 1
         self.entries.clear()
+        self.popped.clear()
 
     @property
     def element(self) -> Value:

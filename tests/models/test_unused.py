@@ -99,15 +99,16 @@ def test_parts_that_settings_leave_out(tmp_path: Path, made: str, forward: str, 
     assert ("find_unused_parameters=True" in code) == unused
 
 
-def test_an_early_return_that_a_caller_asks_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("hidden", "unused"), [("False", False), ("input() == 'y'", True), ("True", True)])
+def test_an_early_return_that_a_caller_asks_for(tmp_path: Path, hidden: str, unused: bool) -> None:
     """`inner(x, hidden=True)` leaves the last layer of a part alone."""
     text = SCRIPT.format(made="pass", forward=ALL).replace(
-        "def forward(self, x):", "def forward(self, x, hidden=False):"
+        "def forward(self, x):", f"def forward(self, x, hidden={hidden}):"
     )
     text = text.replace(
         "        return self.scale", "        if hidden:\n            return self.norm(x)\n        return self.scale"
     )
-    assert "find_unused_parameters=True" in converted(tmp_path, text)[0]
+    assert ("find_unused_parameters=True" in converted(tmp_path, text)[0]) == unused
 
 
 SKIPS = """\
@@ -126,7 +127,7 @@ MADE = "\n        ".join(f"self.{name} = nn.ModuleList([nn.Linear(4, 4) for _ in
     [
         ("pass", "skip", False),
         ("x = x + out(x)", "skip", False),  # in another place in the same turn
-        ("x = self.ends[len(self.ends) - 1](x)", "skip + x", False),
+        ("x = self.ends[len(self.ends) - 1](x)", "skip + x", True),  # none but the last is run
     ],
 )
 def test_what_the_last_turn_of_a_loop_computes(tmp_path: Path, after: str, shown: str, unused: bool) -> None:

@@ -1,0 +1,306 @@
+"""Which parameters a loss surely depends on: those that get a gradient in each step.
+
+Forward over the graph: what an operation surely depends on is what any of its operands does, and of several values that
+may stand in one place what all of them do. A part that is missing where a branch is not taken is missed by nobody.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from functools import cached_property, lru_cache
+from typing import Any
+
+from autodist.program import Operation, Program, Region, Value, closure, held
+from autodist.solve.parameters import (
+    ALL,
+    EVERY,
+    LAST,
+    LAYERS,
+    intersection,
+    is_list,
+    runs_in_turn,
+    union,
+    unwrapped,
+)
+from autodist.solve.sides import Branch, Side, Sides, branching
+from autodist.solve.steps import given, is_constant
+from autodist.trace.things import Mapping, Object, Sequence, Stream
+
+DEEPEST = 8
+MOST_ROUNDS = 200
+COUNTED = ("range.", "operator.", "builtins.", "torch.Tensor.item")
+"""Beginnings of the names of what computes a number of rounds of another number."""
+DRAWING = ("random.", "numpy.random.", "torch.rand")
+"""Beginnings of the names of what draws numbers."""
+
+
+@lru_cache(maxsize=2)
+def learned(program: Program) -> Learned:
+    """The parameters that the losses of a program depend on: found once for all models."""
+    return Learned(program)
+
+
+class Learned(Sides):
+    """What losses depend on, as bits: one for each parameter, and one for each list of layers of which all are run."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        self._in_loop: dict[tuple[str, Region], int] = {}
+        self._gone_through: dict[Region, frozenset[Operation]] = {}
+        self._calls: dict[Operation, tuple[ast.AST, object] | None] = {}
+        self._drawn: dict[Region, bool] = {}
+        self._instead: dict[Operation, int] = {}
+        self._may: dict[Operation, int] = dict.fromkeys(program.operations, 0)
+        self._surely: dict[Operation, int] = dict.fromkeys(program.operations, EVERY)
+        self._settle(self._may, self._reached)
+        self._settle(self._surely, self._of)
+        if endless := [op for op, found in self._surely.items() if found == EVERY]:  # of which no beginning is seen
+            self._surely |= dict.fromkeys(endless, 0)
+            self._settle(self._surely, self._of)
+
+    def leaves(self, node: ast.AST, frozen: frozenset[ast.AST] = frozenset()) -> bool:
+        """Whether a step may leave parameters of the modules that are made at ``node`` without a gradient; those of the
+        ones made at ``frozen`` are not asked."""
+        return any(self._reached(each) & whole and whole & ~self._of(each) for whole, each in self._asked(node, frozen))
+
+    def varies(self, node: ast.AST, frozen: frozenset[ast.AST] = frozenset()) -> bool:
+        """Whether some of them have one after one step, and none after another."""
+        return any(self._reached(each) & whole & ~self._of(each) for whole, each in self._asked(node, frozen))
+
+    def _asked(self, node: ast.AST, frozen: frozenset[ast.AST]) -> Iterator[tuple[int, Operation]]:
+        for root in self._roots.get(node, ()):
+            whole = self.parameters(root, frozen) & ~self._as_often_as(root)
+            yield from ((whole, each) for each in self.backwards)
+
+    # dataflow
+
+    def _settle(self, found: dict[Operation, int], of: Any) -> None:
+        pending = dict.fromkeys(self._program.operations)
+        for _ in range(MOST_ROUNDS):
+            again: dict[Operation, None] = {}
+            for each in pending:
+                new = of(each)
+                if new != found[each]:
+                    found[each] = new
+                    again |= dict.fromkeys(self._program.users[each])
+            pending = again
+
+    def _reached(self, op: Operation) -> int:
+        if is_constant(op) and op not in self.backwards:
+            return 0
+        found = self._given(op)
+        for each in op.operands:
+            found |= self._any(each)
+        if isinstance(op.owner, Object) and op.owner.cls is None and not op.owner.roles & LAYERS:
+            found |= union(self._any(each) for each in (*op.owner.inputs, *op.owner.keywords.values()))
+        return found
+
+    def _any(self, value: Value, depth: int = DEEPEST) -> int:
+        found = 0
+        for op in value.operations:
+            found |= self._may[op]
+        for each in value.things if depth else ():
+            if isinstance(each, (Sequence, Mapping, Stream)):
+                for inner in each.contents():
+                    found |= self._any(inner, depth - 1)
+        return found
+
+    def _of(self, op: Operation) -> int:
+        """What an operation surely depends on."""
+        if is_constant(op) and op not in self.backwards:
+            return 0
+        found = self._given(op)
+        for at, each in enumerate(op.operands):
+            needed = not at and op.name.startswith(("torch.Tensor.", "operator.", "object."))
+            found |= self._value(each, op, needed)
+        if isinstance(op.owner, Object) and op.owner.cls is None and not op.owner.roles & LAYERS:
+            found |= union(self._value(each, op) for each in (*op.owner.inputs, *op.owner.keywords.values()))
+        if op.name.endswith("autograd.grad"):  # in which a last bias has no say
+            found &= ~self._biases
+        return found
+
+    @cached_property
+    def _biases(self) -> int:
+        return sum(1 << at for key, at in self._bits.items() if isinstance(key, tuple) and key[1] == "bias")
+
+    def _value(self, value: Value, user: Operation, needed: bool = False, depth: int = DEEPEST) -> int:
+        """The same of a value, which is no None where it is ``needed``."""
+        if not depth:
+            return 0
+        ways = [self._thing(each, user, depth - 1) for each in value.things]
+        constants = [each for _, each in value.constants if each is not None or not needed]
+        if not value.operations:
+            return intersection([*ways, *(0 for _ in constants)])
+        return self._alternatives(value.operations, [*ways, *(0 for _ in constants)], user)
+
+    def _thing(self, each: Any, user: Operation, depth: int) -> int:
+        """What is surely read of a list, a dict, or an object."""
+        if not isinstance(each, (Sequence, Mapping, Stream)) or not _reads_all(user):
+            return 0
+        around, found = self._branches_at(user), 0
+        if isinstance(each, Sequence) and each.parts is not None:
+            told = each.parts
+        elif isinstance(each, Mapping):
+            sure = (slot for slot in each.entries.values() if around.issuperset(branching(slot.guards)))
+            told = [slot.value for slot in sure]
+        else:
+            told = []
+        for part in told:
+            found |= self._value(part, user, depth=depth)
+        some = each.element if isinstance(each, Stream) else each.anywhere
+        for op in some.operations:
+            found |= self._surely[op] if self._branches_at(op) <= around else 0
+        return found
+
+    def _alternatives(self, ops: Iterable[Operation], others: list[int], user: Operation) -> int:
+        """What all of several operations depend on that may give a value, or ``others`` in its place."""
+        ops, around, loops = list(ops), self._branches_at(user), self._loops_of(user.region)
+        if len(ops) == 1 and not others:
+            return self._leaving(ops[0], user)
+        if self._goes_through(ops, loops):
+            return union(self._surely[op] for op in ops if self._branches_at(op) <= around)
+        apart = {op: self._branches_at(op) - around for op in ops}
+        inner = [op for op in ops if self._runs_once(self._loops_of(op.region) - loops) and not apart[op]]
+        if inner:  # a loop runs once at least
+            first = min(op.number for op in inner)
+            ops, others = [op for op in ops if op.number >= first], []
+        ops = [op for op in ops if not any(self._side(each).trains is False for each in apart[op])]
+        trained = [op for op in ops if apart[op] and all(self._side(each).trains for each in apart[op])]
+        if trained:
+            first = min(op.number for op in trained)
+            ops, others = [op for op in ops if op.number >= first], []
+        exist = [(side, told.exist) for op in ops if (told := self._only(apart[op])) for side in apart[op]]
+        ways = [each | union(there for _, there in exist) for each in others]
+        for group in self._in_turn(ops):
+            if len(group) > 1:
+                ways.append(union(self._alternatives(each, [], user) for each in group))
+                continue
+            for op in group[0]:
+                missing = union(there for side, there in exist if side not in apart[op]) | self._others(op)
+                ways.append(self._leaving(op, user) | missing)
+        return intersection(ways)
+
+    def _only(self, sides: Iterable[Side]) -> Branch | None:
+        """What a branch tells, if it is the only one of some, apart from those that are always passed."""
+        asked = [each for each in map(self._side, sides) if not each.trains]
+        return asked[0] if len(asked) == 1 else None
+
+    def _leaving(self, op: Operation, user: Operation) -> int:
+        """What an operation surely depends on, seen from one that is given what it gives in a later round of a loop, or
+        behind it: of the layers that the loop runs, it may be that of one alone."""
+        found = self._surely[op]
+        around, inside = self._loops_of(user.region) - self._steps, self._loops_of(op.region) - self._steps
+        if op.number >= user.number and around & inside:
+            return found & ~union(self._run_in(LAST, each) for each in around & inside)
+        if inside - around and op not in self._program.cyclic:
+            return found & ~union(self._run_in(ALL, each) for each in inside - around)
+        return found
+
+    def _run_in(self, which: str, loop: Region) -> int:
+        found = self._in_loop.get((which, loop))
+        if found is None:
+            ops = (op for op in self._program.operations if loop in self._loops_of(op.region))
+            layers = {op.owner for op in ops if isinstance(op.owner, Object) and (op.owner, which) in self._bits}
+            found = self._in_loop[which, loop] = union(self._bit((each, which)) for each in layers)
+        return found
+
+    def _runs_once(self, loops: frozenset[Region]) -> bool:
+        """Whether some loops run once at least: but where it is drawn how often."""
+        for each in loops - self._drawn.keys():
+            asked = closure(held(each.subject), lambda op: given(op) if op.name.startswith(COUNTED) else ())
+            self._drawn[each] = any(op.name.startswith(DRAWING) for op in asked)
+        return bool(loops) and not any(self._drawn[each] for each in loops)
+
+    def _goes_through(self, ops: list[Operation], loops: frozenset[Region]) -> bool:
+        """Whether these are what a loop goes through, one after the other."""
+        if len(ops) < 2:
+            return False
+        return any(self._inside_of(each).issuperset(ops) for each in loops - self._steps)
+
+    def _inside_of(self, loop: Region) -> frozenset[Operation]:
+        found = self._gone_through.get(loop)
+        if found is None:
+            found = self._gone_through[loop] = frozenset(_inside(loop.subject))
+        return found
+
+    def _in_turn(self, ops: list[Operation]) -> Iterator[list[list[Operation]]]:
+        """Operations in groups: in one are those that layers give which are called one after the other, by one call,
+        those of each layer together."""
+        groups: dict[object, dict[object, list[Operation]]] = {}
+        for op in ops:
+            if op not in self._calls:
+                self._calls[op] = self._call_of(op)
+            call, layer = self._calls[op] or (op, op)
+            groups.setdefault(call, {}).setdefault(layer, []).append(op)
+        yield from (list(each.values()) for each in groups.values())
+
+    def _others(self, op: Operation) -> int:
+        """The parameters of the models that may be called in the place of the one that computes something."""
+        if op in self._instead:
+            return self._instead[op]
+        self._instead[op] = found = 0
+        if op.name == "getitem" and op.inputs[0].operations:  # of several that it gives
+            self._instead[op] = found = intersection([self._others(each) for each in op.inputs[0].operations])
+            return found
+        calls = [(op.node, op.region, self._given(op))]
+        calls += [(e.node, e.parent, self._within.get(e, 0)) for e in op.region.around() if e.function and e.parent]
+        for node, around, ours in calls:
+            models = list(unwrapped(self._program.at(node.func))) if isinstance(node, ast.Call) else []
+            several = len(models) > 1 or op.name == "call" and node is op.node  # beside what is not known
+            if several and not (self._in_pass(around) and self._listed & set(models)):
+                found |= union(own for each in models if not (own := self.parameters(each)) & ours)
+        self._instead[op] = found
+        return found
+
+    @cached_property
+    def _within(self) -> dict[Region, int]:
+        """The parameters that are read in each region."""
+        found: dict[Region, int] = {}
+        for op in self._program.operations:
+            if given := self._given(op):
+                found |= {each: found.get(each, 0) | given for each in op.region.around()}
+        return found
+
+    @cached_property
+    def _listed(self) -> frozenset[Any]:
+        """The modules that a list or a dict holds, of which a step may pick one."""
+        values = (each for each in self._program.values.values() if each.things)
+        lists = (t for value in values for t in value.things if isinstance(t, (Sequence, Mapping)) or is_list(t))
+        return frozenset(each for found in set(lists) for each in _elements(Value(things=frozenset([found])), 1))
+
+    def _call_of(self, op: Operation) -> tuple[ast.AST, object] | None:
+        """The call of what a loop goes through, or of a container of layers, in which an operation is run, and the part
+        of it that a layer runs."""
+        around = [(op.node, op.owner or op), *((e.node, e) for e in op.region.around() if e.function is not None)]
+        for node, part in reversed(around):
+            called = self._program.at(node.func).things if isinstance(node, ast.Call) else frozenset()
+            if any(isinstance(each, Object) and runs_in_turn(each) for each in called):
+                return node, part
+            if len(called) > 1 and any(called <= set(_elements(e.subject)) for e in self._loops_of(op.region)):
+                return node, part
+        return None
+
+
+def _reads_all(op: Operation) -> bool:
+    """Whether it reads all that it is given in a list."""
+    return op.name.startswith(("torch.", "operator.", "builtins.", "einops."))
+
+
+def _inside(value: Value, depth: int = 3) -> Iterator[Operation]:
+    """The operations that give what is in a list."""
+    for each in value.things if depth else ():
+        if isinstance(each, (Sequence, Mapping, Stream)):
+            for inner in each.contents():
+                yield from inner.operations
+                yield from _inside(inner, depth - 1)
+
+
+def _elements(value: Value, depth: int = 3) -> Iterator[Any]:
+    """The things that are in a list, or in a container of layers."""
+    for each in value.things if depth else ():
+        inside = [*each.contents()] if isinstance(each, (Sequence, Mapping, Stream, Object)) else []
+        inside += each.inputs if isinstance(each, Object) else ()
+        for inner in inside:
+            yield from inner.things
+            yield from _elements(inner, depth - 1)
