@@ -11,6 +11,7 @@ from autodist.placement.lattice import Placement, Shard, share
 
 FIRST = " axes first"
 """Ends the name of an order in which other axes come before the samples'."""
+OF_WHOLE = "it is told how many samples all ranks have, and is given those of one"
 GROUPED = "it lays several samples of a rank into each row, or parts of them"
 WRITTEN = "it writes down the size of the whole batch, or lays samples of different ranks beside each other"
 

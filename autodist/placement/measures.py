@@ -95,6 +95,11 @@ class Measures(Reading):
         made = all(known is not None and ("width" in known.parameters or known.cls == "flatten") for known in layers)
         return made and all(size is not None and size > 0 for size in row) and row != [1]
 
+    def _counts_whole(self, size: Value) -> bool:
+        """Whether it is computed from a number of a rank's samples that was made that of all ranks."""
+        above = closure(size.operations, lambda op: (each for value in op.operands for each in value.operations))
+        return any(self._plan.placed.get(each) == Replicate() for each in above)
+
     def _is_column(self, value: Value, sizes: Sizes, within: int = 6) -> bool:
         """Whether it is one number for each sample on an axis of its own, as `nn.Linear(8, 1)` gives."""
         if sizes is not None:

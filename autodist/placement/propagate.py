@@ -12,6 +12,7 @@ from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
 from autodist.placement.between_ranks import gives_rank, rank
+from autodist.placement.by_number import PAIRED
 from autodist.placement.call import ROWS, Call, Operand
 from autodist.placement.lattice import (
     COLUMNS,
@@ -30,7 +31,7 @@ from autodist.placement.lattice import (
     piecewise,
     times,
 )
-from autodist.placement.layout import GROUPED
+from autodist.placement.layout import GROUPED, OF_WHOLE
 from autodist.placement.measures import MAY_GROUP, MAY_LACK_AXIS
 from autodist.placement.opaque import WRAPPED, Opaque
 from autodist.placement.placements import Placements, joint
@@ -43,6 +44,8 @@ from autodist.placement.transfer import BETWEEN, transfer
 from autodist.program import DRAWN, FUNCTION, GRADIENT, SAMPLE, Operation, Program, Value, closure, held, joined
 
 MOST_AXES = 5
+NO_NUMBERS = frozenset("length fact fill fill_like random random_like container".split())
+"""Classes of what computes no numbers from several others."""
 OF_GRAPHS = (".num_graphs", ".num_nodes", ".num_edges")
 """What a batch of graphs counts of itself."""
 UNTOLD = "object."
@@ -453,6 +456,8 @@ class _Propagation(Opaque):
             given = given[:1]  # one sample, filled up as `pad_sequence` does to the longest of a rank's
         if (own := self._numbers_of_own(known, given)) is not None:
             return own, (None,) if own.rows else ()
+        if len(given) > 1 and known.cls not in NO_NUMBERS and self._meets_another(given):
+            return Call(known.name, ()).paired(PAIRED), None
         call = arguments.call(operation, known)
         if "ignored" in known.parameters and self._labels_left_out:
             call = replace(call, leaves_out=True)
@@ -516,6 +521,8 @@ class _Propagation(Opaque):
             placement = self._longest(operation, operation.inputs[0], at % call.first.axes if call.first.axes else at)
         if known.parameters.get("compares") and not alike and all(map(is_list, operation.inputs)):
             return PerRank(known.name, "it compares lists of all samples"), ()
+        if known.cls == "view" and not alike and any(map(self._counts_whole, told)):
+            return call.apart(OF_WHOLE), result_sizes(known, operation.name, call, tuple(sizes))
         if known.cls == "view" and isinstance(placement, Shard) and placement.axis < len(told):
             rows_told = counted(self._operand(told[placement.axis]))
             if rows_told.startswith(f"{ROWS} // ") and not placement.axis:  # `out.view(len(x) // 2, 2, -1)`

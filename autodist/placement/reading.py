@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cached_property
 
 from autodist import operations
 from autodist.catalog import Catalog
@@ -60,6 +62,17 @@ def is_list(value: Value) -> bool:
 def _is_arithmetic(operation: Operation) -> bool:
     """Whether it computes a number of numbers: `len(x) * x.shape[1]`"""
     return operation.name.startswith("operator.") or operation.name in ("builtins.int", "builtins.float")
+
+
+def _cuts_pieces(cut: Operation) -> bool:
+    """`[2 * i : 2 * i + 2]`, one of the pieces of two that a loop counts"""
+    start, stop = (each.operation for each in cut.inputs[:2])
+    if start is None or stop is None or start.name != "operator.mul" or stop.name != "operator.add":
+        return False
+    size, again = stop.inputs[1].constant, stop.inputs[0].operation
+    alike = again is not None and [each.operations for each in again.inputs] == [e.operations for e in start.inputs]
+    counts = any(each.name == "range.index" for value in start.inputs for each in value.operations)
+    return alike and counts and type(size) is int and any(each.constant == size for each in start.inputs)
 
 
 def shaped(value: Value) -> list[Value]:
@@ -335,6 +348,30 @@ class Reading:
                     return shape
         return None
 
+    @cached_property
+    def _taken_by(self) -> dict[ast.AST, Region]:
+        """The loops, by what they are written to go over, and to call each of it."""
+        written = [(loop, loop.node) for loop in self._program.loops]
+        heads = [(loop, at) for loop, at in written if isinstance(at, (ast.For, ast.comprehension))]
+        return {each: loop for loop, at in heads for part in (at.iter, at.target) for each in ast.walk(part)}
+
+    def _meets_another(self, given: Iterable[Value]) -> bool:
+        """Whether one sample of a rank meets each of its others, which a loop within the loop over them has come to."""
+        lying = [self._loops_over_samples(each) for each in given if isinstance(self._operand(each), Each)]
+        pairs = [(one, other) for at, one in enumerate(lying) for other in lying[at + 1 :] if not one & other]
+        return any(a in b.around() or b in a.around() for one, other in pairs for a in one for b in other)
+
+    def _loops_over_samples(self, value: Value) -> set[Region]:
+        """The loops that have taken the samples from which a value is computed."""
+
+        def samples(operation: Operation) -> list[Operation]:
+            above = (each for part in operation.operands for each in held(part))
+            return [each for each in above if each is not operation and isinstance(self._found.of.get(each), Each)]
+
+        above = closure([each for each in held(value) if isinstance(self._found.of.get(each), Each)], samples)
+        taken = (self._taken_by.get(each.node) for each in above if not samples(each))
+        return {loop for loop in taken if loop is not None}
+
     def _numbers_of_own(self, known: operations.Operation, given: Iterable[Value]) -> PerRank | None:
         """What is computed from the number that a rank's sample has among its own, `0.5 * i`, or a list of these: the
         sample has another number in the batch. To take the sample by it, or to compare it, says which one it is."""
@@ -445,6 +482,8 @@ class Reading:
         if after is not None and isinstance(bounds[0], Each) and after.name == "operator.add":
             if after.inputs[0].operations == operation.inputs[0].operations and after.inputs[1].constant == 1:
                 return bounds[0]  # `[i : i + 1]`
+        if _cuts_pieces(operation):
+            return Each(PIECES)
         starts = operation.inputs and operation.inputs[0].constant not in (None, 0)
         own = next((each for each in bounds if isinstance(each, (Partial, PerRank))), None)
         if own is not None and (starts or is_multiple(own)):

@@ -204,7 +204,9 @@ class Gradients:
     def _take_apart(self, lost: Iterable[Operation]) -> bool:
         """Take what only lays out or picks numbers as if it left samples apart, where it is not known along which axis.
         Whether there is anything."""
-        found = [e for e in self._firsts(lost) if isinstance(self._lies(e), PerRank) and self._lays_out(e)]
+        lying = [(each, self._lies(each)) for each in self._firsts(lost)]
+        lying = [(each, lies) for each, lies in lying if isinstance(lies, PerRank) and self._lays_out(each)]
+        found = [each for each, lies in lying if not self._losses.is_sure(each, getattr(lies, "reason", ""))]
         self._losses.replan(self._losses.plan, dict.fromkeys(found, Shard(0)))
         return bool(found)
 

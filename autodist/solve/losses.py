@@ -14,14 +14,14 @@ from autodist.placement.arguments import LEAVING_OUT, call, is_set, option
 from autodist.placement.by_number import AS_MANY, MIXED, NONLINEAR, OWN_NUMBER, PAIRED, PRODUCT
 from autodist.placement.call import ROWS
 from autodist.placement.lattice import PIECES, counted, is_linear
-from autodist.placement.layout import GROUPED
+from autodist.placement.layout import GROUPED, OF_WHOLE
 from autodist.placement.measures import MAY_GROUP, MAY_LACK_AXIS
 from autodist.placement.opaque import NOT_KNOWN
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
 from autodist.placement.samples import COUNTING, OF_TIME
 from autodist.placement.sizes import AGAIN
-from autodist.program import SAMPLE, Operation, Program, Region, closure, held, joined
+from autodist.program import BATCH, SAMPLE, Operation, Program, Region, closure, held, joined
 from autodist.solve.sizes import as_slice, first_key, first_slice
 from autodist.solve.steps import given, steps_of
 from autodist.source import Source
@@ -32,7 +32,7 @@ BEHIND = "it is of the samples that a loop elsewhere has taken one by one"
 MEETING = frozenset([PAIRED, products.PAIRED, OF_ALL, GROUPED])
 """Why losses get lost in which each sample of a batch meets the others."""
 UNSURE = frozenset([MAY_LACK_AXIS, MAY_GROUP])
-CERTAIN = MEETING | UNSURE | {OF_TIME, BY_NUMBER, AS_MANY, AGAIN}
+CERTAIN = MEETING | UNSURE | {OF_TIME, OF_WHOLE, BY_NUMBER, AS_MANY, AGAIN}
 """Why losses get lost that is sure to make them others, or so near to it that it has to be said."""
 OF_PARTS = frozenset([NONLINEAR, MIXED, OWN_NUMBER, PRODUCT, OF_PART])
 """Why what is computed of sums and means over a rank's samples says nothing of those of all ranks."""
@@ -139,17 +139,18 @@ class Losses:
             lying = self.placements.of[each]
             here = isinstance(lying, PerRank) and lying.operation.rpartition(".")[2] == each.name.rpartition(".")[2]
             reason = lying.reason if here and isinstance(lying, PerRank) else ""
-            if self._is_sure(each, reason):
+            if self.is_sure(each, reason):
                 yield each, reason
             elif each.name.rpartition(".")[2] in ORDERING and reason == OF_ALL:
                 yield from ((cut, FIRST) for cut in self._cuts_of(each))
 
-    def _is_sure(self, operation: Operation, reason: str) -> bool:
+    def is_sure(self, operation: Operation, reason: str) -> bool:
         """Whether it is for that reason that a loss is another one than that of one process."""
         if reason == OF_ALL:
             return self._is_known_to_mix(operation)
         if reason == BY_PLACE:
-            tensor = bool(operation.inputs) and self.placements.size(operation.inputs[0]) is not None
+            made = {each.name for value in operation.inputs[:1] for each in value.operations}
+            tensor = all(each in (BATCH, "getitem") or operations.load().find(each) is not None for each in made)
             return tensor and isinstance(operation.node, ast.Subscript) and _takes_told_places(operation)
         return reason in CERTAIN or reason in OF_PARTS and any(map(self._is_part, given(operation)))
 
@@ -157,7 +158,7 @@ class Losses:
         """Whether it is told that it computes each sample from all: others work along another axis, for all that is
         known of that, or put samples in other places."""
         known = operations.load().find(operation.name)
-        if known is None or known.cls not in ("scan", "per_sample", "decomposition"):
+        if known is None or known.cls not in ("scan", "per_sample", "decomposition") or known.short == "pad":
             return False
         axis = call(operation, known).axis if known.cls == "scan" else 0
         told = axis is not None or "default" in known.parameters or "implicit" in known.parameters
