@@ -98,6 +98,8 @@ def select(call: Call) -> Placement:
 def repeat_each(call: Call) -> Placement:
     """Each entry several times: the samples stay in order."""
     one = call.first.axes == 1 or call.axis is not None
+    if isinstance(call.first.placement, Shard) and call.axis is not None and call.first.shard in call.axes():
+        return replace(call.first.placement, in_parts=True)
     return call.first.placement if one or call.first.shard in (0, None) else call.apart(OF_ALL)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterable, Iterator
+from math import prod
 
 from autodist import operations
 from autodist.placement import arguments
@@ -87,10 +88,14 @@ class Measures(Reading):
     def _may_group(self, value: Value, sizes: Sizes, told: list[Value]) -> bool:
         """Whether what a layer gives, of which it is not told how many numbers these are, is laid into rows of several:
         `out.view(-1, 8)` keeps samples of eight, and puts two of four together."""
-        flat = sizes is not None and len(sizes) == 2 and sizes[1] is None and self._operand(value) == Shard(0)
-        if not flat or len(told) < 2 or told[0].constant != -1:
+        if sizes is None or None not in sizes[1:] or self._operand(value) != Shard(0):
+            return False
+        if len(told) < 2 or told[0].constant != -1:
             return False
         row = [self._number(each) for each in told[1:]]
+        channels, numbers = (prod(size or 1 for size in each) for each in (sizes[1:], row))
+        if len(sizes) > 2:  # `conv(x).view(-1, 100)` of 16 channels
+            return None not in row and numbers > 0 and bool(numbers % channels and channels % numbers)
         layers = [self._table.find(each.name) for each in value.operations]
         made = all(known is not None and ("width" in known.parameters or known.cls == "flatten") for known in layers)
         return made and all(size is not None and size > 0 for size in row) and row != [1]

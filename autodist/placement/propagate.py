@@ -452,6 +452,8 @@ class _Propagation(Opaque):
         if known.cls in ("loss", "sample_loss") and self._weighs_apart(operation, known):
             return PerRank(known.name, "it weighs samples by what each rank has of its own"), ()
         given = list(arguments.operands(operation, known))
+        if known.cls == "fill" and (filling := [lying for each in given if (lying := self._filling(each))]):
+            return filling[0], (None,) * len(given)
         if known.short == "pad" and isinstance(self._operand(given[0]), Each):
             given = given[:1]  # one sample, filled up as `pad_sequence` does to the longest of a rank's
         if (own := self._numbers_of_own(known, given)) is not None:

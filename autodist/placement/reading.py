@@ -310,6 +310,15 @@ class Reading:
         ends = [each for each in given if not self._keeps_shape(each)]
         return bool(ends) and all(map(self._fills_up, ends))
 
+    def _filling(self, size: Value) -> Each | None:
+        """The sample that is filled up to a rank's longest by so many numbers: `longest - len(row)`"""
+        less = size.operation
+        if less is None or less.name != "operator.sub":
+            return None
+        longest, own = (self._operand(each) for each in less.inputs)
+        fills = isinstance(longest, Partial) and longest.reduce == "max" and isinstance(own, Each)
+        return own if fills and isinstance(own, Each) else None
+
     def _fills_up(self, operation: Operation) -> bool:
         """`pad_sequence(rows)`, and `torch.stack([F.pad(row, (0, longest - len(row))) for row in rows])`"""
         rows = list(held(operation.inputs[0])) if operation.name.endswith(".stack") and operation.inputs else []
@@ -423,8 +432,17 @@ class Reading:
         return key.name == "range.index" or key.name == "builtins.slice" and told
 
     def _has_each(self, value: Value) -> bool:
-        """Whether a list has an entry for each of a rank's samples."""
-        return isinstance(self._found.joint(held(value)), Each)
+        """Whether a list has an entry for each of a rank's samples, and is not made for one of them: `[row, zeros]`"""
+        if not isinstance(self._found.joint(held(value)), Each):
+            return False
+        lists = [each for each in value.things if isinstance(each, Sequence)]
+        filled = any(self._comes_to_each(loop) for each in lists for loop in self._filled_in(each))
+        made = ([loop for guard in each.guards for loop in guard.around() if loop.kind == "loop"] for each in lists)
+        return filled or not lists or not all(any(map(self._comes_to_each, loops)) for loops in made)
+
+    def _comes_to_each(self, loop: Region) -> bool:
+        """Whether a loop goes over a rank's samples, also as a list of what a data set gives."""
+        return self._is_over_samples(loop) or isinstance(self._found.joint(held(loop.subject)), Each)
 
     def _is_one_for_each(self, value: Value) -> bool:
         """Whether it is a list with one for each of a rank's samples, and nothing else: `[0] * len(x)`"""

@@ -149,9 +149,11 @@ class Losses:
         if reason == OF_ALL:
             return self._is_known_to_mix(operation)
         if reason == BY_PLACE:
+            if not isinstance(operation.node, ast.Subscript) or self._program.at(operation.node.value).things:
+                return False
             made = {each.name for value in operation.inputs[:1] for each in value.operations}
             tensor = all(each in (BATCH, "getitem") or operations.load().find(each) is not None for each in made)
-            return tensor and isinstance(operation.node, ast.Subscript) and _takes_told_places(operation)
+            return tensor and _takes_told_places(operation)
         return reason in CERTAIN or reason in OF_PARTS and any(map(self._is_part, given(operation)))
 
     def _is_known_to_mix(self, operation: Operation) -> bool:

@@ -166,7 +166,7 @@ def stepping(line: str) -> str:
     return MAKER.replace("MODEL", "rnn" if "rnn(" in line else "net") + "    " + line
 
 
-HEADS = "h = net(a).view(-1, 2, 3, 1).permute(0, 2, 1, 3)"
+HEADS = "h = net(a).view(-1, 2, 1, 1).permute(0, 2, 1, 3)"
 DEALT = [
     "loss = F.cross_entropy(net(a), b)",
     "loss = F.cross_entropy(net(a), b, reduction='sum')",

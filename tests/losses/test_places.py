@@ -273,9 +273,10 @@ def test_samples_that_are_taken_of_what_the_model_gave(tmp_path: Path) -> None:
     ],
 )
 def test_rows_that_are_gathered_number_no_others(tmp_path: Path, step: str) -> None:
-    """What is gathered for one part of a loss makes the numbers of samples in another part none of all ranks."""
-    _, said = loss_of(tmp_path, step)
-    assert "AD602 i is the number of a sample in its batch" in said
+    """What is gathered for one part of a loss makes the numbers of samples in another part none of all ranks: those
+    are gathered as well."""
+    code, said = loss_of(tmp_path, step)
+    assert "RowsOfAllRanks.apply(model(x))" in code and "RowsOfAllRanks.apply(y)" in code and "AD602" not in said
 
 
 def test_rows_of_a_comprehension_are_gathered_within(tmp_path: Path) -> None:

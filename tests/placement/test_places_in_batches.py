@@ -69,10 +69,11 @@ def test_words_are_gathered_before_they_are_laid_in_line(tmp_path: Path, loss: s
 
 
 def test_words_that_a_model_lays_in_line(tmp_path: Path) -> None:
+    """They are gathered before it does."""
     loss = 'each = F.cross_entropy(out, y.view(-1), reduction="none")\n        '
     loss += "loss = (each * torch.arange(len(each))).mean()"
     after, said = conftest.converted(tmp_path, script(loss, ".reshape(-1, 9)"))
-    assert "RowsOfAllRanks" not in after and "AD602" in said
+    assert "RowsOfAllRanks.apply(self.head(self.embed(x))).reshape(-1, 9)" in after and "AD602" not in said
 
 
 @pytest.mark.parametrize("place", ["weights[::2]", "weights[0]", "weights[2:5]", "weights[-1]"])

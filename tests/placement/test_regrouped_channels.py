@@ -43,7 +43,7 @@ for (x,) in loader:
     loss.backward()
     optimizer.step()
 """
-TOLD = "computes each sample of a batch apart"
+TOLD = "it is not known whether it lays several samples of a rank into each row"
 
 
 @pytest.mark.parametrize(
@@ -66,16 +66,7 @@ def test_all_numbers_of_a_sample(tmp_path: Path, channels: str, stride: int, num
     assert TOLD not in said
 
 
-@pytest.mark.parametrize(
-    ("channels", "stride", "numbers"),
-    [
-        ("16", 1, "100"),
-        ("2 * width", 1, "(self.size // 8) ** 2 * 9 * self.width"),
-        ("16", 1, "(32 // 8) ** 2 * 8"),
-        ("2 * width", 1, "(self.size // 8) ** 2 * self.width"),
-        ("2 * width", 1, "(self.size // 8) * (self.size // 8) * self.width"),
-    ],
-)
+@pytest.mark.parametrize(("channels", "stride", "numbers"), [("16", 1, "100"), ("16", 1, "24"), ("12", 1, "9 * 10")])
 def test_numbers_of_several_samples(tmp_path: Path, channels: str, stride: int, numbers: str) -> None:
     text = SCRIPT.replace("nn.Linear({numbers}, 1)", "nn.Linear(128, 1)")
     _, said = conftest.converted(tmp_path, text.format(channels=channels, stride=stride, numbers=numbers))
