@@ -65,8 +65,6 @@ INTERPRETER = """
     records
     expressions | functions | loops | roles | subscripts
     places
-    layout
-    widths
     arithmetic | attributes | branches | stores
     shared
     evaluation
@@ -170,6 +168,7 @@ PLACEMENT = """
     propagate
     opaque
     in_place
+    measures
     reading
     placements
     subscripts | plan
