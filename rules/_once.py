@@ -77,8 +77,10 @@ def place_of_all(reads: Sequence[ast.Name], source: Source) -> ast.stmt | None:
     if any(name.id == reads[0].id for name in bound):
         return None  # `for row in rows`, which is bound for each round
     for each in source.ancestors(reads[0]):
-        if isinstance(each, DEFERRED) or found is not None and not isinstance(each, (ast.For, ast.While)):
+        if isinstance(each, DEFERRED) or found is not None and not isinstance(each, (ast.For, ast.While, ast.If)):
             break
+        if found is not None and isinstance(each, ast.If):
+            continue  # of a loop around it, whose rounds come to it again
         if isinstance(each, ast.stmt):
             if _hold_below(each, reads, source):
                 found = each

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from autodist import operations
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
@@ -254,7 +255,15 @@ class Gathering:
                 told_by = [*slices, *user.inputs[1:]]
                 own_sizes = any(isinstance(now.value(each), (Partial, PerRank)) for each in told_by)
                 found += [user] if own_sizes or any(map(self._numbers_own, told_by)) else []
-        return found
+        return found + [each for each in self._deciding if isinstance(now.of.get(each), PerRank)]
+
+    @cached_property
+    def _deciding(self) -> list[Operation]:
+        """What decides over losses, and was not lost before anything was gathered: `y[i]` of `if y[i] != y[j]:`"""
+        regions = {region for each in self._reaching for region in each.region.around() if region.kind == "branch"}
+        above = closure((op for region in regions for op in region.subject.operations), given)
+        beside = {*above} - self._reaching
+        return sorted((e for e in beside if not isinstance(self._apart.of.get(e), PerRank)), key=lambda op: op.number)
 
     def _read_by(self, user: Operation) -> dict[Operation, Placement | None]:
         """How what an operation reads lies there, what is made global for it among it."""

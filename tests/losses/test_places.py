@@ -279,6 +279,33 @@ def test_rows_that_are_gathered_number_no_others(tmp_path: Path, step: str) -> N
     assert "RowsOfAllRanks.apply(model(x))" in code and "RowsOfAllRanks.apply(y)" in code and "AD602" not in said
 
 
+PAIRS = """\
+loss = 0
+for i in range(len(out)):
+    for j in range(len(out)):
+        if y[i] != y[j]:
+            loss = loss + torch.exp(-(out[i] - out[j]).pow(2).sum()) / len(out)"""
+
+
+@pytest.mark.parametrize(
+    "step", [PAIRS, PAIRS.replace("range(i)", "range(len(out))").replace("if y[i] != y[j]", "if True")]
+)
+def test_pairs_that_loops_within_loops_come_to(tmp_path: Path, step: str) -> None:
+    """Each sample of a rank meets its others: what is compared is gathered ahead of the loops, and what decides."""
+    code, said = loss_of(tmp_path, step)
+    ahead = code[: code.index("for i in range(")]
+    assert "out = RowsOfAllRanks.apply(" in ahead and "AD602" not in said
+    assert ("y = RowsOfAllRanks.apply(y)" in ahead) == ("y[i]" in step)
+
+
+@pytest.mark.parametrize("second", ["zip(rows, y)", "zip(rows, out)"])
+def test_samples_that_loops_behind_each_other_come_to(tmp_path: Path, second: str) -> None:
+    """What one loop has made of each sample meets that sample in the next."""
+    step = f"rows = [row.exp() for row in out]\nloss = sum((one * other).sum() for one, other in {second}) / len(out)"
+    code, said = loss_of(tmp_path, step)
+    assert "RowsOfAllRanks" not in code and "AD602" not in said and "AD906" not in said
+
+
 def test_rows_of_a_comprehension_are_gathered_within(tmp_path: Path) -> None:
     step = f"zs = [out, out * 0.5]\nloss = {PLAIN} + sum(torch.cdist(z, z).max() for z in zs)"
     code, _ = loss_of(tmp_path, step)
