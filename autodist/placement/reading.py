@@ -32,7 +32,7 @@ from autodist.placement.shapes import Sizes
 from autodist.placement.sizes import AGAIN
 from autodist.placement.whole_numbers import WholeNumbers
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
-from autodist.trace.things import Mapping, Sequence, Stream
+from autodist.trace.things import External, Mapping, Sequence, Stream
 
 SOURCES = (BATCH, FIELDS)
 LOADED = (BATCH, FIELDS, SAMPLE)
@@ -130,7 +130,8 @@ class Reading:
 
     def _lost_in_list(self, value: Value, found: Placement | None) -> PerRank | None:
         """Why a list says nothing of that of all samples, if it does not."""
-        ordered = [each.name for thing in value.things for each in getattr(thing, "picked", Value()).things]
+        tests = [each for thing in value.things for each in getattr(thing, "picked", Value()).things]
+        ordered = [each.name for each in tests if isinstance(each, External)]
         if ordered and isinstance(found, Each):
             return PerRank(min(ordered), "what is where in it, all samples together tell")
         places = {op for keys in arguments.places(value) for op in keys.operations}
