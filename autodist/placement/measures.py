@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from math import prod
 
 from autodist import operations
 from autodist.placement import arguments
-from autodist.placement.call import OTHER_SIZE, Call
-from autodist.placement.lattice import Replicate, Shard, counted
+from autodist.placement.call import OTHER_SIZE, ROWS, Call
+from autodist.placement.lattice import PerRank, Placement, Replicate, Shard, counted
+from autodist.placement.layout import GROUPED, OF_WHOLE
 from autodist.placement.reading import Reading
 from autodist.placement.shapes import Sizes
 from autodist.placement.subscripts import subscript
@@ -71,6 +73,35 @@ class Measures(Reading):
         numbers = [self._number(each, within - 1) for each in op.inputs]
         known = [each for each in numbers if each is not None]
         return computed(*known) if computed is not None and len(known) == 2 and known[1] else None
+
+    def _by_sizes(
+        self,
+        operation: Operation,
+        known: operations.Operation,
+        call: Call,
+        placement: Placement,
+        given: Sequence[Value],
+        told: list[Value],
+        sizes: Sequence[Sizes],
+    ) -> Placement:
+        """The placement of a result, where it goes by sizes: how long samples are, and what they are laid out by."""
+        if known.cls == "length" and placement == Replicate():
+            (at,) = call.named()[:1] or (call.number("default") or 0,)
+            return self._longest(operation, operation.inputs[0], at % call.first.axes if call.first.axes else at)
+        if known.cls != "view":
+            return placement
+        if self._may_group(given[0], sizes[0], told):
+            return PerRank(known.name, MAY_GROUP)
+        if any(map(self._counts_whole, told)):
+            return call.apart(OF_WHOLE)
+        rows_told = ""
+        if isinstance(placement, Shard) and placement.axis < len(told):
+            rows_told = counted(self._operand(told[placement.axis]))
+        if not isinstance(placement, Shard) or not rows_told:
+            return placement
+        if rows_told.startswith(f"{ROWS} // ") and not placement.axis:  # `out.view(len(x) // 2, 2, -1)`
+            return call.apart(GROUPED)
+        return replace(placement, rows=rows_told)  # `torch.tensor(words).view(len(batch), -1)`
 
     def _may_lack_axis(
         self, operation: Operation, known: operations.Operation, given: Iterable[Value], sizes: Iterable[Sizes]

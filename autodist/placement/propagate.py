@@ -31,8 +31,7 @@ from autodist.placement.lattice import (
     piecewise,
     times,
 )
-from autodist.placement.layout import GROUPED, OF_WHOLE
-from autodist.placement.measures import MAY_GROUP, MAY_LACK_AXIS
+from autodist.placement.measures import MAY_LACK_AXIS
 from autodist.placement.opaque import WRAPPED, Opaque
 from autodist.placement.placements import Placements, joint
 from autodist.placement.plan import Plan, Sharded, changed
@@ -431,6 +430,63 @@ class _Propagation(Opaque):
         return piecewise(counts) if sharded[axis] == PIECES else counts
 
     def _known(self, operation: Operation, known: operations.Operation) -> tuple[Placement | None, Sizes]:
+        if (found := self._told_by_class(operation, known)) is not None:
+            return found
+        given = list(arguments.operands(operation, known))
+        if known.short == "pad" and isinstance(self._operand(given[0]), Each):
+            given = given[:1]  # one sample, filled up as `pad_sequence` does to the longest of a rank's
+        if (found := self._of_own_samples(known, given)) is not None:
+            return found
+        call = arguments.call(operation, known)
+        if "ignored" in known.parameters and self._labels_left_out:
+            call = replace(call, leaves_out=True)
+        if known.cls in ("index", "gather"):
+            places = (*operation.inputs[1:], *(v for name, v in operation.keywords.items() if name == "index"))
+            call = replace(call, numbers=any(map(self._whole_numbers.are_of_samples, places)))
+        if known.cls in ("stack", "concatenate") and operation.inputs and self._has_each(operation.inputs[0]):
+            return self._laid_together(operation, known, call)
+        told = arguments.sizes_of(operation, known) if known.cls in arguments.SIZED else []
+        rows = self._plan.counts(operation, told) if told else None
+        if known.cls == "view" and told[:1] and told[0].constant == -1 and self._operand(given[0]) == Shard(0):
+            rows = None  # whatever `x.view(-1, 8)` lays behind each other, it is not the samples
+        operands, sizes, unknown = self._operands_of(operation, known, call, given, rows)
+        if not operands:
+            return (None, None) if unknown else (Replicate(), None)
+        each = arguments.listed(operation, known) and not self._is_one_for_each(operation.inputs[0])
+        if each and not self._has_each(operation.inputs[0]):
+            counts = known.kind == "sum" and not any(held(operation.inputs[0]))  # `sum(1 for label in labels if label)`
+            if self._picked(operation.inputs[0]) and known.cls == "reduction" and not counts:
+                return PerRank(known.name, "ranks put different numbers of values into that list"), sizes[0]
+            if not self._picked(operation.inputs[0]):
+                return self._of_list(operands[0].placement, known), sizes[0]
+        if known.cls == "same" and known.parameters and not any(isinstance(e.placement, Shard) for e in operands):
+            operands, sizes = operands[known.parameters["of"] :], sizes[:1]  # `x.copy_(y)`
+            if not operands:  # `x.fill_(0)`
+                return Replicate(), sizes[0]
+        if self._may_lack_axis(operation, known, given, sizes):
+            return PerRank(known.name, MAY_LACK_AXIS), () if known.cls == "loss" else None
+        call = replace(
+            call, operands=tuple(operands), sizes=self._numbers(call, told, rows), parameters=known.parameters
+        )
+        alike = all(each.placement == Replicate() for each in operands)
+        alike = alike or known.cls == "multiply" and any(map(_is_naught, given))  # `0 * unused.sum()`
+        placement = Replicate() if alike else self._under_all(known, call, sizes)
+        if not alike:
+            if known.parameters.get("all") and self._is_filled_up(given[0]) and self._is_shown(operation):
+                return PerRank(known.name, "each rank fills its samples up to its own longest one"), ()
+            if known.parameters.get("compares") and all(map(is_list, operation.inputs)):
+                return PerRank(known.name, "it compares lists of all samples"), ()
+            placement = self._by_sizes(operation, known, call, placement, given, told, sizes)
+        if known.short == "full" and len(operation.inputs) > 1:
+            placement = self._filled(placement, self._operand(operation.inputs[1]) or Replicate())
+        if operation in self._cyclic and known.cls == "add":
+            placement = self._accumulated(operation, call, placement)
+        return placement, result_sizes(known, operation.name, call, tuple(sizes))
+
+    def _told_by_class(
+        self, operation: Operation, known: operations.Operation
+    ) -> tuple[Placement | None, Sizes] | None:
+        """What its class tells of an operation without its operands."""
         if known.cls == "length" and operation.inputs:
             one = operation.inputs[0]
             axes = operation.name == "builtins.len" and shaped(one)  # `len(x.shape)`
@@ -451,30 +507,27 @@ class _Propagation(Opaque):
             return base, self._found.size(operation.inputs[0])
         if known.cls in ("loss", "sample_loss") and self._weighs_apart(operation, known):
             return PerRank(known.name, "it weighs samples by what each rank has of its own"), ()
-        given = list(arguments.operands(operation, known))
+        return None
+
+    def _of_own_samples(
+        self, known: operations.Operation, given: Sequence[Value]
+    ) -> tuple[Placement | None, Sizes] | None:
+        """What is computed of the samples that loops have come to: of their lengths, their numbers, or of pairs."""
         if known.cls == "fill" and (filling := [lying for each in given if (lying := self._filling(each))]):
             return filling[0], (None,) * len(given)
-        if known.short == "pad" and isinstance(self._operand(given[0]), Each):
-            given = given[:1]  # one sample, filled up as `pad_sequence` does to the longest of a rank's
         if (own := self._numbers_of_own(known, given)) is not None:
             return own, (None,) if own.rows else ()
         if len(given) > 1 and known.cls not in NO_NUMBERS and self._meets_another(given):
             return Call(known.name, ()).paired(PAIRED), None
-        call = arguments.call(operation, known)
-        if "ignored" in known.parameters and self._labels_left_out:
-            call = replace(call, leaves_out=True)
-        if known.cls in ("index", "gather"):
-            places = (*operation.inputs[1:], *(v for name, v in operation.keywords.items() if name == "index"))
-            call = replace(call, numbers=any(map(self._whole_numbers.are_of_samples, places)))
+        return None
+
+    def _operands_of(
+        self, operation: Operation, known: operations.Operation, call: Call, given: Sequence[Value], rows: int | None
+    ) -> tuple[list[Operand], list[Sizes], bool]:
+        """How what an operation is given lies, its sizes, and whether some of it has no placement yet."""
         operands: list[Operand] = []
         sizes: list[Sizes] = []
         unknown = False
-        if known.cls in ("stack", "concatenate") and operation.inputs and self._has_each(operation.inputs[0]):
-            return self._laid_together(operation, known, call)
-        told = arguments.sizes_of(operation, known) if known.cls in arguments.SIZED else []
-        rows = self._plan.counts(operation, told) if told else None
-        if known.cls == "view" and told[:1] and told[0].constant == -1 and self._operand(given[0]) == Shard(0):
-            rows = None  # whatever `x.view(-1, 8)` lays behind each other, it is not the samples
         for place, value in enumerate(given):
             placement = self._size_as(value, place == rows and known.cls in ("fill", "random"))
             if placement is None and value.operations:
@@ -492,48 +545,7 @@ class _Propagation(Opaque):
             sizes.append(size)
             name = ",".join(sorted(f"%{each.number}" for each in value.operations))
             operands.append(Operand(placement or Replicate(), size if size is not None else (), name=name))
-        if not operands:
-            return (None, None) if unknown else (Replicate(), None)
-        each = arguments.listed(operation, known) and not self._is_one_for_each(operation.inputs[0])
-        if each and not self._has_each(operation.inputs[0]):
-            counts = known.kind == "sum" and not any(held(operation.inputs[0]))  # `sum(1 for label in labels if label)`
-            if self._picked(operation.inputs[0]) and known.cls == "reduction" and not counts:
-                return PerRank(known.name, "ranks put different numbers of values into that list"), sizes[0]
-            if not self._picked(operation.inputs[0]):
-                return self._of_list(operands[0].placement, known), sizes[0]
-        if known.cls == "same" and known.parameters and not any(isinstance(e.placement, Shard) for e in operands):
-            operands, sizes = operands[known.parameters["of"] :], sizes[:1]  # `x.copy_(y)`
-            if not operands:  # `x.fill_(0)`
-                return Replicate(), sizes[0]
-        if self._may_lack_axis(operation, known, given, sizes):
-            return PerRank(known.name, MAY_LACK_AXIS), () if known.cls == "loss" else None
-        if known.cls == "view" and self._may_group(given[0], sizes[0], told):
-            return PerRank(known.name, MAY_GROUP), result_sizes(known, operation.name, call, tuple(sizes))
-        numbers = self._numbers(call, told, rows)
-        call = replace(call, operands=tuple(operands), sizes=numbers, parameters=known.parameters)
-        alike = all(each.placement == Replicate() for each in operands)
-        alike = alike or known.cls == "multiply" and any(map(_is_naught, given))  # `0 * unused.sum()`
-        placement = Replicate() if alike else self._under_all(known, call, sizes)
-        if known.short == "full" and len(operation.inputs) > 1:
-            placement = self._filled(placement, self._operand(operation.inputs[1]) or Replicate())
-        if known.parameters.get("all") and not alike and self._is_filled_up(given[0]) and self._is_shown(operation):
-            return PerRank(known.name, "each rank fills its samples up to its own longest one"), ()
-        if known.cls == "length" and not alike and placement == Replicate():
-            (at,) = call.named()[:1] or (call.number("default") or 0,)
-            placement = self._longest(operation, operation.inputs[0], at % call.first.axes if call.first.axes else at)
-        if known.parameters.get("compares") and not alike and all(map(is_list, operation.inputs)):
-            return PerRank(known.name, "it compares lists of all samples"), ()
-        if known.cls == "view" and not alike and any(map(self._counts_whole, told)):
-            return call.apart(OF_WHOLE), result_sizes(known, operation.name, call, tuple(sizes))
-        if known.cls == "view" and isinstance(placement, Shard) and placement.axis < len(told):
-            rows_told = counted(self._operand(told[placement.axis]))
-            if rows_told.startswith(f"{ROWS} // ") and not placement.axis:  # `out.view(len(x) // 2, 2, -1)`
-                return call.apart(GROUPED), result_sizes(known, operation.name, call, tuple(sizes))
-            if rows_told:
-                placement = replace(placement, rows=rows_told)  # `torch.tensor(words).view(len(batch), -1)`
-        if operation in self._cyclic and known.cls == "add":
-            placement = self._accumulated(operation, call, placement)
-        return placement, result_sizes(known, operation.name, call, tuple(sizes))
+        return operands, sizes, unknown
 
     def _of_list(self, element: Placement, known: operations.Operation) -> Placement:
         """The sum or mean of what a list holds."""
