@@ -131,6 +131,15 @@ class Measures(Reading):
         made = all(known is not None and ("width" in known.parameters or known.cls == "flatten") for known in layers)
         return made and all(size is not None and size > 0 for size in row) and row != [1]
 
+    def _one_sample(self, value: Value) -> Sizes:
+        """The sizes of one of a rank's samples, `scores[0]`, which all have alike; None for anything else."""
+        taken = value.operation
+        key = arguments.keys_of(taken.inputs[1])[:1] if taken is not None and taken.name == "getitem" else []
+        if taken is None or not key or type(key[0].constant) is not int or self._operand(taken.inputs[0]) != Shard(0):
+            return None
+        sizes = self._found.size(taken.inputs[0])
+        return sizes[1:] if sizes else None
+
     def _counts_whole(self, size: Value) -> bool:
         """Whether it is computed from a number of a rank's samples that was made that of all ranks."""
         above = closure(size.operations, lambda op: (each for value in op.operands for each in value.operations))

@@ -499,6 +499,12 @@ class _Propagation(Opaque):
         if known.cls in ("fill", "random") and (like := self._shaped_like(operation)) is not None:
             placement = self._first(like)
             return (placement if isinstance(placement, Shard) else Replicate()), self._found.size(like.inputs[0])
+        if (
+            known.cls == "fill_like"
+            and operation.inputs
+            and (sample := self._one_sample(operation.inputs[0])) is not None
+        ):
+            return Replicate(), sample
         if known.cls == "random" and any(self._is_apart(each) for each in arguments.drawn_from(operation, known)):
             return PerRank(known.name, "it draws from what each rank has of its own"), None
         if known.cls == "scatter" and (not isinstance(base := self._operand(operation.inputs[0]), Shard)):

@@ -20,7 +20,7 @@ from autodist.solve.cuts import made_global
 from autodist.solve.demands import Demand
 from autodist.solve.facts import is_mean, is_sum, is_weighted
 from autodist.solve.gathering import Gathered, Gathering, counts_samples, is_lost
-from autodist.solve.losses import MEAN, Losses
+from autodist.solve.losses import GROUPING, MEAN, Losses
 from autodist.solve.search import Cut
 from autodist.solve.steps import given
 from autodist.solve.weights import Divisor, Weights
@@ -206,7 +206,7 @@ class Gradients:
         Whether there is anything."""
         lying = [(each, self._lies(each)) for each in self._firsts(lost)]
         lying = [(each, lies) for each, lies in lying if isinstance(lies, PerRank) and self._lays_out(each)]
-        found = [each for each, lies in lying if not self._losses.is_sure(each, getattr(lies, "reason", ""))]
+        found = [each for each, lies in lying if getattr(lies, "reason", "") not in GROUPING]
         self._losses.replan(self._losses.plan, dict.fromkeys(found, Shard(0)))
         return bool(found)
 

@@ -32,6 +32,8 @@ BEHIND = "it is of the samples that a loop elsewhere has taken one by one"
 MEETING = frozenset([PAIRED, products.PAIRED, OF_ALL, GROUPED])
 """Why losses get lost in which each sample of a batch meets the others."""
 UNSURE = frozenset([MAY_LACK_AXIS, MAY_GROUP])
+GROUPING = UNSURE | {GROUPED, OF_WHOLE}
+"""Why it matters where the samples are that are laid out."""
 CERTAIN = MEETING | UNSURE | {OF_TIME, OF_WHOLE, BY_NUMBER, AS_MANY, AGAIN}
 """Why losses get lost that is sure to make them others, or so near to it that it has to be said."""
 OF_PARTS = frozenset([NONLINEAR, MIXED, OWN_NUMBER, PRODUCT, OF_PART])
@@ -139,12 +141,12 @@ class Losses:
             lying = self.placements.of[each]
             here = isinstance(lying, PerRank) and lying.operation.rpartition(".")[2] == each.name.rpartition(".")[2]
             reason = lying.reason if here and isinstance(lying, PerRank) else ""
-            if self.is_sure(each, reason):
+            if self._is_sure(each, reason):
                 yield each, reason
             elif each.name.rpartition(".")[2] in ORDERING and reason == OF_ALL:
                 yield from ((cut, FIRST) for cut in self._cuts_of(each))
 
-    def is_sure(self, operation: Operation, reason: str) -> bool:
+    def _is_sure(self, operation: Operation, reason: str) -> bool:
         """Whether it is for that reason that a loss is another one than that of one process."""
         if reason == OF_ALL:
             return self._is_known_to_mix(operation)

@@ -154,7 +154,7 @@ class Parameters:
             each.node for each in (region.around() if region is not None else ()) if isinstance(each.node, ast.Call)
         )
         called = (getattr(thing, "owner", thing) for each in calls for thing in self._program.at(each.func).things)
-        return any(isinstance(each, Object) and each.roles & LAYERS for each in called)
+        return any(True for each in called for _ in unwrapped(Value(things=frozenset([each]))))
 
 
 def is_parameter(op: Operation) -> bool:

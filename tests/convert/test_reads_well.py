@@ -111,8 +111,8 @@ model = Net()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for (x,) in loader:
     loss = 0
-    for part in range(2):
-        loss += nn.functional.mse_loss(model(x, part), x)
+    for _ in range(2):
+        loss += nn.functional.mse_loss(model(x, {part}), x)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -121,7 +121,9 @@ for (x,) in loader:
 
 def test_data_parallel_around_a_model_whose_gradients_are_averaged(tmp_path: Path) -> None:
     """It keeps to the device of its rank, since the script may ask for what it wraps."""
-    text = PARTS.format(wrapping="model = nn.DataParallel(model, device_ids=range(2))")
+    text = PARTS.format(
+        part="torch.randint(2, ()).item()", wrapping="model = nn.DataParallel(model, device_ids=range(2))"
+    )
     after, said = conftest.converted(tmp_path, HEAD + text)
     assert 'nn.DataParallel(model, device_ids=[int(os.environ["LOCAL_RANK"])])' in after
     assert "AD401 DataParallel uses the devices of one process" in said
@@ -129,7 +131,10 @@ def test_data_parallel_around_a_model_whose_gradients_are_averaged(tmp_path: Pat
 
 def test_data_parallel_that_a_condition_asks_for(tmp_path: Path) -> None:
     """It goes, with the condition."""
-    text = PARTS.format(wrapping="if torch.cuda.device_count() > 1:\n    model = nn.DataParallel(model)")
+    text = PARTS.format(
+        part="torch.randint(2, ()).item()",
+        wrapping="if torch.cuda.device_count() > 1:\n    model = nn.DataParallel(model)",
+    )
     after, _ = conftest.converted(tmp_path, HEAD + text)
     assert "DataParallel" not in after and "device_count() >" not in after and "average_gradients(optimizer)" in after
 
@@ -141,7 +146,9 @@ other = Net()
 if torch.cuda.device_count() > 1:
     model = nn.DataParallel(model)
     other = nn.DataParallel(other)"""
-    text = PARTS.format(wrapping=wrapping).replace("model(x, part), x)", "model(x, part), other(x, part))")
+    text = PARTS.format(part="torch.randint(2, ()).item()", wrapping=wrapping).replace(
+        ".item()), x)", ".item()), other(x, torch.randint(2, ()).item()))"
+    )
     text = text.replace("model.parameters()", "list(model.parameters()) + list(other.parameters())")
     after, said = conftest.converted(tmp_path, HEAD + text)
     assert "DataParallel" not in after and "device_count() >" not in after, said
