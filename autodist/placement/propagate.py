@@ -41,6 +41,7 @@ from autodist.placement.sizes import AGAIN
 from autodist.placement.subscripts import subscript
 from autodist.placement.transfer import BETWEEN, transfer
 from autodist.program import DRAWN, FUNCTION, GRADIENT, SAMPLE, Operation, Program, Value, closure, held, joined
+from autodist.trace.things import Listing
 
 MOST_AXES = 5
 NO_NUMBERS = frozenset("length fact fill fill_like random random_like container".split())
@@ -274,7 +275,8 @@ class _Propagation(Opaque):
         over, numbers = operation.inputs[0] if operation.inputs else Value(), operation.name == "range.index"
         placement, sizes = self._operand(over), self._found.size(over)
         if placement is None and not numbers:
-            return (None, None) if over.operations else (Replicate(), ())
+            listed = all(isinstance(each, Listing) for each in over.things)
+            return (None, None) if over.operations else (Replicate(), () if listed else None)
         if numbers and self._holds_batches(operation.keywords.get("of", over)):
             return Replicate(), ()
         if numbers and len(operation.inputs) > 2 and operation.inputs[2].constant not in (1, -1):

@@ -21,7 +21,7 @@ from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
 from autodist.placement.samples import COUNTING, OF_TIME
 from autodist.placement.sizes import AGAIN
-from autodist.program import BATCH, SAMPLE, Operation, Program, Region, closure, held, joined
+from autodist.program import SAMPLE, Operation, Program, Region, closure, held, joined
 from autodist.solve.sizes import as_slice, first_key, first_slice
 from autodist.solve.steps import given, steps_of
 from autodist.source import Source
@@ -153,8 +153,11 @@ class Losses:
         if reason == BY_PLACE:
             if not isinstance(operation.node, ast.Subscript) or self._program.at(operation.node.value).things:
                 return False
-            made = {each.name for value in operation.inputs[:1] for each in value.operations}
-            tensor = all(each in (BATCH, "getitem") or operations.load().find(each) is not None for each in made)
+            made = [each for value in operation.inputs[:1] for each in value.operations]
+            known = (
+                self.placements.sizes.get(e) is not None or operations.load().find(e.name) is not None for e in made
+            )
+            tensor = all(known)
             return tensor and _takes_told_places(operation)
         return reason in CERTAIN or reason in OF_PARTS and any(map(self._is_part, given(operation)))
 

@@ -71,7 +71,7 @@ class Data(Objects):
         sample = self.sample(data, place, frame)
         collate = loader.argument("collate_fn", 7)
         whole = self.record(FIELDS, place, frame, [data], owner=loader, tag=("whole", loader))
-        unseen = data.operations and not data.things and all(map(self._is_data_set, data.operations))
+        unseen = self._is_unseen(data)
         usual = collate is not None and any(
             str(getattr(t, "name", "")).endswith("default_collate") for t in collate.things
         )
@@ -126,6 +126,17 @@ class Data(Objects):
                 told = [self.current(value) for value in given if any(held(value))]
                 self.record(CHOSEN, node, frame, told, owner=loader, tag=each)
 
+    def _is_unseen(self, data: Value, within: int = 4) -> bool:
+        """Whether it is a data set of a library, or a part of one, whose samples have fields, and no more is known."""
+        parts = [
+            each.argument("dataset", 0) or EMPTY
+            for each in data.things
+            if isinstance(each, Object) and any(name.endswith(HOLDING) for name in each.library_names)
+        ]
+        if len(parts) < len(data.things) or not (parts or data.operations) or not within:
+            return False
+        return all(map(self._is_data_set, data.operations)) and all(self._is_unseen(e, within - 1) for e in parts)
+
     def _is_data_set(self, operation: Operation) -> bool:
         """Whether an operation gives a data set of a library, and no tensor: `datasets.MNIST(folder)`"""
         return not operation.is_tensor or self.catalog.has(operation.name, "download")
@@ -174,9 +185,8 @@ class Data(Objects):
                 found |= self._sample_of(each, node, frame)
             elif isinstance(each, (Sequence, Mapping)):
                 found |= self.element_of(each, node, frame)
-        tensors = frozenset(each for each in data.operations if not self._is_data_set(each))
-        if tensors:  # of data sets of a library nothing is known but that samples have fields
-            found |= self.record("sample", node, frame, [Value(tensors)])
+        if data.operations:
+            found |= self.record("sample", node, frame, [Value(data.operations)])
         return found
 
     def _sample_of(self, one: Object, node: ast.AST, frame: Frame) -> Value:
