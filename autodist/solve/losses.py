@@ -167,6 +167,9 @@ class Losses:
         known = operations.load().find(operation.name)
         if known is None or known.cls not in ("scan", "per_sample", "decomposition") or known.short == "pad":
             return False
+        first = self.placements.value(operation.inputs[0]) if operation.inputs else None
+        if known.cls == "per_sample" and not getattr(first, "axis", 0):
+            return False  # of a sample alone, such layers are given no batch
         axis = call(operation, known).axis if known.cls == "scan" else 0
         told = axis is not None or "default" in known.parameters or "implicit" in known.parameters
         return told and all(self.placements.size(each) is not None for each in operation.inputs[:1])
