@@ -200,6 +200,7 @@ def call(operation: Operation, known: operations.Operation) -> Call:
         known.name,
         (),
         axis=axis,
+        untold=axis is None and _is_untold(operation, known, settings),
         keepdim=any(settings[each].constant is True for each in ("keepdim", "keepdims") if each in settings),
         sizes=tuple(map(_size, sizes_of(operation, known))) if known.cls in SIZED else (),
         equation=_equation(operation),
@@ -306,13 +307,24 @@ def _axis(
         return numbers or None
     if known.short == "pad_sequence":
         return 0 if _is_true(settings.get("batch_first")) or len(operation.inputs) > 1 else 1
-    place = known.parameters.get("axis")
-    if place is None and known.cls == "unsqueeze":
-        place = 1
+    told_axis = _given_axis(operation, known)
+    return _numbers(told_axis) if told_axis is not None else None
+
+
+def _given_axis(operation: Operation, known: operations.Operation) -> Value | None:
+    """What is given at the place of the axis, to a function or to the maker of a layer."""
+    place = known.parameters.get("axis", 1 if known.cls == "unsqueeze" else None)
     if not isinstance(place, int):
         return None
-    place += known.name.startswith(METHODS)
-    return _numbers(operation.inputs[place]) if place < len(operation.inputs) else None
+    given = operation.owner.inputs if operation.owner is not None else operation.inputs
+    place += known.name.startswith(METHODS) and operation.owner is None
+    return given[place] if place < len(given) else None
+
+
+def _is_untold(operation: Operation, known: operations.Operation, settings: Mapping[str, Value]) -> bool:
+    """Whether an axis is given, and not known: `softmax(x, self.dim)`"""
+    named = next((settings[each] for each in ("dim", "axis") if each in settings), _given_axis(operation, known))
+    return named is not None and not (named.is_constant and named.constant is None)
 
 
 def _numbers(value: Value) -> int | tuple[int, ...] | slice | None:

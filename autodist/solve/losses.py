@@ -170,9 +170,9 @@ class Losses:
         first = self.placements.value(operation.inputs[0]) if operation.inputs else None
         if known.cls == "per_sample" and not getattr(first, "axis", 0):
             return False  # of a sample alone, such layers are given no batch
-        axis = call(operation, known).axis if known.cls == "scan" else 0
-        told = axis is not None or "default" in known.parameters or "implicit" in known.parameters
-        return told and all(self.placements.size(each) is not None for each in operation.inputs[:1])
+        return not call(operation, known).untold and all(
+            self.placements.size(each) is not None for each in operation.inputs[:1]
+        )
 
     def met_at(self) -> Operation | None:
         """Where each sample of a batch meets the others for certain, so that a loss of some of them is another one."""
