@@ -24,7 +24,6 @@ from autodist.solve import gradients
 from autodist.solve.alone import Alone
 from autodist.solve.gathering import Gathered
 from autodist.solve.gradients import Gradients
-from autodist.solve.losses import MEAN as MEAN_OF_SAMPLES
 from autodist.solve.losses import UNSURE, Losses
 from autodist.source import Source, argument, last_name, shortened
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread, spread_of
@@ -252,7 +251,7 @@ def _told_by_values(run: Interpreter, losses: Losses | None) -> Iterator[Concern
     weighted = [*losses.weighted()] if losses is not None else []
     yield from (_weighted(*each) for each in weighted)
     if not weighted:
-        yield from _uneven_losses(run, losses)
+        yield from _uneven_losses(run)
 
 
 def _picked_by_chance(run: Interpreter) -> Iterator[Concern]:
@@ -319,12 +318,9 @@ def _pairings(run: Interpreter) -> list[tuple[Source, ast.expr]]:
     return [*made, *((each.source, each.node) for each in mixings if each.reason == mixing.PARTNERS)]
 
 
-def _uneven_losses(run: Interpreter, losses: Losses | None) -> Iterator[Concern]:
-    """Means over the words of a rank's samples, of which another rank has more, as far as placements do not know that
-    all have as many."""
+def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
+    """Means over the words of a rank's samples, of which another rank has more."""
     means = [event for event in run.of("backward") if event.value.spread is MEAN]
-    if losses is not None and not losses.assumed:
-        means = [event for event in means if losses.of(event.node) != [MEAN_OF_SAMPLES]]
     for event in [*run.of("uneven_loss"), *means]:
         why = run.uneven(event.value, target=event.kind == "uneven_loss")
         if why is None:

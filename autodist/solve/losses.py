@@ -159,6 +159,8 @@ class Losses:
             )
             tensor = all(known)
             return tensor and _takes_told_places(operation)
+        if reason == AGAIN and operation.name.endswith("randperm"):
+            return False  # which samples it takes is drawn
         return reason in CERTAIN or reason in OF_PARTS and any(map(self._is_part, given(operation)))
 
     def _is_known_to_mix(self, operation: Operation) -> bool:
