@@ -24,7 +24,7 @@ from autodist.solve import gradients
 from autodist.solve.alone import Alone
 from autodist.solve.gathering import Gathered
 from autodist.solve.gradients import Gradients
-from autodist.solve.losses import UNSURE, Losses
+from autodist.solve.losses import ALONG, UNSURE, Losses
 from autodist.source import Source, argument, last_name, shortened
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread, spread_of
 from autodist.tensors import mixing
@@ -136,7 +136,10 @@ def loss_concerns(run: Interpreter, losses: Losses | None) -> Iterator[Concern]:
     yield from found
     if losses is None or any(each.code == "AD602" for each in found):
         return
-    for operation, reason in [*losses.lost_at()][:1]:
+    lost = [*losses.lost_at()]
+    if run.plan.wholes is not None:  # batches that are cut by hand, of which values know the axis
+        lost = [(each, reason) for each, reason in lost if reason not in ALONG]
+    for operation, reason in lost[:1]:
         code = shortened(operation.source.code(operation.node)) if isinstance(operation.node, ast.expr) else ""
         so = ": if so," if reason in UNSURE else ", so that"
         message = f"{code}: {reason}{so} results differ from those of one process"
@@ -146,7 +149,7 @@ def loss_concerns(run: Interpreter, losses: Losses | None) -> Iterator[Concern]:
 def meeting_in(run: Interpreter, losses: Losses) -> Operation | None:
     """Where the samples of a batch meet each other in a loss that is not of all of them, if values do not tell why it
     differs."""
-    told = any(each.code == "AD602" for each in _told_by_values(run, losses))
+    told = run.plan.wholes is not None or any(each.code == "AD602" for each in _told_by_values(run, losses))
     return None if told else losses.met_at()
 
 

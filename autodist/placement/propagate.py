@@ -502,7 +502,8 @@ class _Propagation(Opaque):
             placement = self._first(like)
             return (placement if isinstance(placement, Shard) else Replicate()), self._found.size(like.inputs[0])
         if (
-            known.cls == "fill_like"
+            known.cls in ("fill_like", "random_like")
+            and known.short.endswith("_like")
             and operation.inputs
             and (sample := self._one_sample(operation.inputs[0])) is not None
         ):

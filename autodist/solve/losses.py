@@ -31,6 +31,8 @@ ROUNDS = 6
 BEHIND = "it is of the samples that a loop elsewhere has taken one by one"
 MEETING = frozenset([PAIRED, products.PAIRED, OF_ALL, GROUPED])
 """Why losses get lost in which each sample of a batch meets the others."""
+ALONG = frozenset([OF_TIME, OF_ALL])
+"""Why it matters along which axis samples lie."""
 UNSURE = frozenset([MAY_LACK_AXIS, MAY_GROUP])
 GROUPING = UNSURE | {GROUPED, OF_WHOLE}
 """Why it matters where the samples are that are laid out."""
