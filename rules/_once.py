@@ -12,7 +12,6 @@ from autodist.spread import COUNT
 
 READING = frozenset("item detach cpu data float mean sum".split())
 """What reads a tensor and leaves it as it is."""
-"""What lets another function change a name, which may be called in between."""
 DEFERRED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 AT_TIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, *COMPREHENSIONS)

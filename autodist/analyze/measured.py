@@ -9,9 +9,9 @@ from dataclasses import replace
 from autodist import catalog
 from autodist.config import Config
 from autodist.observations import Measured
-from autodist.placement import PerRank, Replicate
+from autodist.placement import Replicate
+from autodist.placement.lattice import is_guessed
 from autodist.placement.measured import differing, located
-from autodist.placement.opaque import GUESSED
 from autodist.placement.placements import Placements
 from autodist.placement.propagate import propagate
 from autodist.program import Operation
@@ -74,9 +74,7 @@ def doubts(script: TrainingScript) -> list[object]:
 def unread(losses: Losses) -> Iterator[ast.AST]:
     """What is computed in a way that is not known, and taken to leave samples apart if losses are computed from it."""
     yield from (each.node for each in losses.assumed)
-    for op, lying in losses.placements.of.items():
-        if isinstance(lying, PerRank) and lying.reason.startswith(GUESSED):
-            yield op.node
+    yield from (op.node for op, lying in losses.placements.of.items() if is_guessed(lying))
 
 
 def relied_on(losses: Losses, facts: catalog.Catalog) -> Iterator[Concern]:

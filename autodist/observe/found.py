@@ -61,11 +61,11 @@ def observations(measured: Measured) -> list[Observation]:
     steps = [Steps(each) for each in measured.rounds]
     runs = (run for each in measured.rounds for run in (each.whole, *each.shares))
     seen = (each for run in runs for each in run if each.kind in KINDS)
-    found = [_observed(place, measured.rounds, steps) for place in dict.fromkeys(map(_place, seen))]
+    found = [_observed(place, measured.rounds, steps) for place in dict.fromkeys(map(place_of_seen, seen))]
     return sorted(_gathered(found), key=lambda each: (_order(each.site), KINDS.index(each.kind)))
 
 
-def _place(seen: Seen) -> tuple[str, str, str]:
+def place_of_seen(seen: Seen) -> tuple[str, str, str]:
     return seen.kind, seen.site, seen.text
 
 
@@ -91,8 +91,8 @@ def occurrences(place: tuple[str, str, str], rounds: Sequence[Round], steps: Seq
     """All that was recorded at a place, and the first operation that mixes samples on the way to it."""
     found = Occurrences()
     for number, each in enumerate(rounds):
-        whole = [seen for seen in each.whole if _place(seen) == place]
-        shares = [[seen for seen in share if _place(seen) == place] for share in each.shares]
+        whole = [seen for seen in each.whole if place_of_seen(seen) == place]
+        shares = [[seen for seen in share if place_of_seen(seen) == place] for share in each.shares]
         if any(len(share) != len(whole) for share in shares):
             found.uneven = len(whole)
             return found

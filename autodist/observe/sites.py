@@ -14,12 +14,11 @@ from autodist import operations
 from autodist.catalog import Catalog
 from autodist.deep import deep
 from autodist.observations import Measured
-from autodist.observe.found import PASSED, ROWS, Occurrences, Steps, occurrences
+from autodist.observe.found import PASSED, ROWS, Occurrences, Steps, occurrences, place_of_seen
 from autodist.observe.joins import close, joins
 from autodist.observe.measured import measure
-from autodist.placement.lattice import PerRank, Replicate
+from autodist.placement.lattice import Replicate, is_guessed
 from autodist.placement.measured import ANY, anchor, differing, lying_alike, relative
-from autodist.placement.opaque import GUESSED
 from autodist.placement.placements import Placements
 from autodist.placement.propagate import propagate
 from autodist.program import Operation, Program, held
@@ -27,7 +26,7 @@ from autodist.project import Project
 from autodist.solve.sources import sources
 from autodist.source import Source
 from autodist.trace import trace
-from autodist.verify.probes.observing import Seen, place_of
+from autodist.verify.probes.observing import place_of
 
 COMPUTED = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript)
 LEAST = 2
@@ -68,20 +67,13 @@ def observed(project: Project, facts: Catalog, everything: bool = False, **optio
     for site in wanted:
         at = f"{':'.join(map(str, place_of(site.node)))} "
         name = str(site.source.path.resolve().relative_to(found.workdir))
-        leaves = dict.fromkeys(_place(e) for e in seen if e.text.startswith(at) and e.site == f"{name}:{_line(site)}")
+        line = f"{name}:{site.node.lineno}"
+        leaves = dict.fromkeys(place_of_seen(e) for e in seen if e.text.startswith(at) and e.site == line)
         every = [occurrences(leaf, found.rounds, steps) for leaf in leaves]
         told = {_judged(each) for each in every}
         if len(told) == 1 and (one := told.pop()) is not None:
             judged[site] = _kept(site, project, program, one, every, found.steps)
     return _needed(judged, program, placements, facts)
-
-
-def _line(site: Site) -> int:
-    return site.node.lineno
-
-
-def _place(seen: Seen) -> tuple[str, str, str]:
-    return seen.kind, seen.site, seen.text
 
 
 def _sites(project: Project, program: Program, placements: Placements, everything: bool) -> list[Site]:
@@ -90,10 +82,9 @@ def _sites(project: Project, program: Program, placements: Placements, everythin
     found: dict[ast.expr, Site] = {}
     for each in program.operations:
         lying = placements.of.get(each, Replicate())
-        guessed = isinstance(lying, PerRank) and lying.reason.startswith(GUESSED)
         unknown = table.find(each.name) is None and not isinstance(lying, Replicate)
         if isinstance(each.node, COMPUTED) and each.source in own:
-            if guessed or unknown and isinstance(each.node, ast.Call) or everything and each.is_tensor:
+            if is_guessed(lying) or unknown and isinstance(each.node, ast.Call) or everything and each.is_tensor:
                 found[each.node] = Site(each.source, each.node)
     for effect in program.of("backward"):
         node = effect.operation.node

@@ -217,9 +217,9 @@ def _width(operation: Operation, known: operations.Operation) -> int | None:
     """How many numbers a layer gives along the axis that it computes, if it is told: `nn.Linear(8, 3)`"""
     name, at = str(known.parameters.get("width", "")), known.parameters.get("at", 1)
     made = operation.owner
-    if made is not None and known.cls == "sequence" and (made.inputs[5:] or WIDER & made.keywords.keys()):
+    if made is None or known.cls == "sequence" and (made.inputs[5:] or WIDER & made.keywords.keys()):
         return None
-    told = operation.owner.argument(name, at) if name and operation.owner is not None else None
+    told = made.argument(name, at) if name else None
     return told.constant if told is not None and type(told.constant) is int else None
 
 

@@ -83,9 +83,8 @@ class Call:
     def axes(self) -> tuple[int, ...]:
         """The axes of the first operand that it works along, counted from the first: all, if it names none."""
         told, default = self.named(self.first.axes), self.number("default")
-        if (
-            self.axis is None and self.parameters.get("implicit") and not self.untold
-        ):  # as torch chose it where none was told
+        implicit = self.parameters.get("implicit") and not self.untold
+        if self.axis is None and implicit:  # as torch chose it where none was told
             told = (0,) if self.first.axes in (1, 3) else (1,)
         elif self.axis is None:
             told = tuple(range(self.first.axes)) if default is None else (default,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeGuard
 
 Reduce: TypeAlias = Literal["sum", "mean", "max", "min"]
 
@@ -96,6 +96,15 @@ def piecewise(placement: Placement) -> Placement:
 def is_paired(placement: Placement | None) -> bool:
     """Whether each of a rank's samples is combined with each other."""
     return isinstance(placement, PerRank) and placement.blocks == PAIRS
+
+
+GUESSED = "it is not known"
+"""Begins the reasons why a value is taken for one that is different on each rank, for all that is known."""
+
+
+def is_guessed(placement: Placement | None) -> TypeGuard[PerRank]:
+    """Whether it is taken for different on each rank only because it is not known how it lies."""
+    return isinstance(placement, PerRank) and placement.reason.startswith(GUESSED)
 
 
 def is_linear(placement: Placement) -> bool:

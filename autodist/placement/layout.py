@@ -49,7 +49,8 @@ def view(call: Call) -> Placement:
     if shard is None:
         return call.first.placement
     before = call.first.sizes[:shard]
-    behind = not shard and not call.first.placement.in_parts if isinstance(call.first.placement, Shard) else False
+    first = call.first.placement
+    behind = isinstance(first, Shard) and not first.axis and not first.in_parts
     made = _made_of_each(call) if behind and call.sizes[:1] == (-1,) else None
     if behind and None not in call.sizes and -1 not in call.sizes and OTHER_SIZE not in call.sizes:
         if None not in call.first.sizes[1:] and len(call.sizes) > call.first.axes:

@@ -11,7 +11,7 @@ from math import prod
 from autodist import operations
 from autodist.placement import arguments
 from autodist.placement.call import OTHER_SIZE, ROWS, Call
-from autodist.placement.lattice import PerRank, Placement, Replicate, Shard, counted
+from autodist.placement.lattice import GUESSED, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.layout import GROUPED, OF_WHOLE
 from autodist.placement.reading import Reading
 from autodist.placement.shapes import Sizes
@@ -25,8 +25,8 @@ FILES = frozenset(
     "load open loadtxt genfromtxt loadmat File read_pickle read_hdf read_json loads memmap fromfile".split()
 )
 """Names of what reads data of which the source does not tell the shape."""
-MAY_GROUP = "it is not known whether it lays several samples of a rank into each row"
-MAY_LACK_AXIS = "it is not known whether it lays a column of numbers beside a row, each meeting all others"
+MAY_GROUP = f"{GUESSED} whether it lays several samples of a rank into each row"
+MAY_LACK_AXIS = f"{GUESSED} whether it lays a column of numbers beside a row, each meeting all others"
 
 COMPUTED: dict[str, Callable[[int, int], int]] = {
     f"operator.{each.__name__}": each for each in (operator.add, operator.sub, operator.mul, operator.floordiv)

@@ -10,16 +10,14 @@ from typing import Any
 
 from autodist.placement.call import ROWS
 from autodist.placement.in_place import InPlace
-from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement.lattice import GUESSED, Each, Partial, PerRank, Placement, Replicate, Shard, is_guessed
 from autodist.placement.measured import ANY, as_placement, lying_alike
 from autodist.placement.shapes import Sizes
 from autodist.program import FIELDS, Operation, Value, closure, held
 from autodist.source import Source, last_name, walk
 
-GUESSED = "it is not known"
-"""Begins the reasons why a value is taken for one that is different on each rank, for all that is known."""
 NOT_KNOWN = f"{GUESSED} what it computes"
-WRAPPED = "it is not known how it goes through a loader that is shared out"
+WRAPPED = f"{GUESSED} how it goes through a loader that is shared out"
 DETECTORS = frozenset(["boxes", "pictures"])
 """The kinds of models that hand out a dict of losses where they are given targets."""
 COUNTED = frozenset("words next_words pixels".split())
@@ -79,7 +77,7 @@ class Opaque(InPlace):
     def _measured(self, operation: Operation, placement: Placement | None) -> tuple[Placement | None, Sizes] | None:
         """How a result lies that reading does not know, where that was measured of what lies as its operands do."""
         told = self._catalog.measured.get(operation.node) if self._catalog is not None else None
-        if told is None or not isinstance(placement, PerRank) or not placement.reason.startswith(GUESSED):
+        if told is None or not is_guessed(placement):
             return None
         given = [self._found.joint(held(each)) for each in operation.operands]
         if placement.reason == WRAPPED or any(isinstance(each, PerRank) for each in given):

@@ -16,6 +16,7 @@ from autodist.placement.by_number import PAIRED
 from autodist.placement.call import ROWS, Call, Operand
 from autodist.placement.lattice import (
     COLUMNS,
+    GUESSED,
     PARTS,
     PIECES,
     Each,
@@ -501,12 +502,8 @@ class _Propagation(Opaque):
         if known.cls in ("fill", "random") and (like := self._shaped_like(operation)) is not None:
             placement = self._first(like)
             return (placement if isinstance(placement, Shard) else Replicate()), self._found.size(like.inputs[0])
-        if (
-            known.cls in ("fill_like", "random_like")
-            and known.short.endswith("_like")
-            and operation.inputs
-            and (sample := self._one_sample(operation.inputs[0])) is not None
-        ):
+        alike = known.cls in ("fill_like", "random_like") and known.short.endswith("_like")
+        if alike and operation.inputs and (sample := self._one_sample(operation.inputs[0])) is not None:
             return Replicate(), sample
         if known.cls == "random" and any(self._is_apart(each) for each in arguments.drawn_from(operation, known)):
             return PerRank(known.name, "it draws from what each rank has of its own"), None
@@ -588,7 +585,7 @@ class _Propagation(Opaque):
                     break
         distinct = list(dict.fromkeys(results))
         if len(distinct) > 1 and known.cls in ("contraction", "pairwise"):
-            return PerRank(known.name, "it is not known how many axes it is given, and so which it sums over")
+            return PerRank(known.name, f"{GUESSED} how many axes it is given, and so which it sums over")
         if len(distinct) > 1 and least == 1:
             distinct = list(dict.fromkeys(results[1:]))  # a batch has more than its samples' axis
         if len(distinct) == 1:
@@ -596,7 +593,7 @@ class _Propagation(Opaque):
         simple = [each for each in distinct if not isinstance(each, PerRank)]
         if len(simple) == 1:
             return simple[0]
-        return PerRank(known.name, "it is not known how many axes it is given")
+        return PerRank(known.name, f"{GUESSED} how many axes it is given")
 
 
 def _tried(known: operations.Operation, call: Call) -> Placement | None:

@@ -15,7 +15,7 @@ from functools import cached_property
 from autodist import operations
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.call import ROWS
-from autodist.placement.opaque import GUESSED
+from autodist.placement.lattice import is_guessed
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure
 from autodist.solve.facts import is_even, is_number_of_samples, is_sum, is_weighted
 from autodist.solve.losses import Losses
@@ -59,9 +59,9 @@ class Gathering:
     def gathered_in(self, user: Operation, backward: Operation) -> Iterator[Gathered]:
         """The rows, and the numbers of rows, of a rank that an operation relates: what the call is given that leads to
         it from a training step, where that is computed by a model, or what it is given itself."""
-        lying = self._losses.placements.of.get(user)
-        guessed = isinstance(lying, PerRank) and lying.reason.startswith(GUESSED)
-        if guessed and any(getattr(each.function, "name", "") in PASSES for each in user.region.around()):
+        if is_guessed(self._losses.placements.of.get(user)) and any(
+            getattr(each.function, "name", "") in PASSES for each in user.region.around()
+        ):
             return  # all ranks would compute the rest of a model for each other, maybe for nothing
         around = {*backward.region.around()}
         calls = [each for each in user.region.around() if each.kind == "call" and each not in around]
@@ -247,14 +247,14 @@ class Gathering:
                 rows = [op for op in whole if self._keeps_rows(op)]
                 own = [op for op, lying in read.items() if isinstance(lying, Shard)] if rows else []
                 counts = any(map(counts_samples, read.values()))  # `weight / weight.sum() * len(weight)`
-                found += (
-                    [user] if rows and counts or own and any(now.sizes.get(op) is None for op in [*rows, *own]) else []
-                )
+                if rows and counts or own and any(now.sizes.get(op) is None for op in [*rows, *own]):
+                    found.append(user)
             elif cls in SIZING and not user.inputs[0].operations.isdisjoint(whole):
                 slices = [bound for op in read if op.name == "builtins.slice" for bound in op.inputs]
                 told_by = [*slices, *user.inputs[1:]]
                 own_sizes = any(isinstance(now.value(each), (Partial, PerRank)) for each in told_by)
-                found += [user] if own_sizes or any(map(self._numbers_own, told_by)) else []
+                if own_sizes or any(map(self._numbers_own, told_by)):
+                    found.append(user)
         return found + [each for each in self._deciding if isinstance(now.of.get(each), PerRank)]
 
     @cached_property
