@@ -15,7 +15,7 @@ PACKAGE, RULES = ROOT / "autodist", ROOT / "rules"
 LAYERS = """
     __main__
     cli
-    session | evaluate | agents | doctor | setting_up | plan | manifest | lsp
+    session | evaluate | bench | agents | doctor | setting_up | plan | manifest | lsp
     observe
     report | output | terminal | verify | proofs
     convert | launch | choice | relocation
