@@ -114,14 +114,24 @@ def from_all_ranks(values):
 TENSORS_FROM_ALL_RANKS = '''\
 def from_all_ranks(values):
     """What each rank has, in the order of the ranks; what is on their GPUs comes to this rank's."""
-    own, parts = {io}.BytesIO(), [None] * {d}.get_world_size()
-    {torch}.save(values, own)
-    {d}.all_gather_object(parts, own.getvalue())
 
-    def here(storage, place):
-        return storage.cuda() if place.startswith("cuda") else storage
+    def packed(value):
+        if type(value) in (list, tuple):
+            return type(value)(map(packed, value))
+        if isinstance(value, dict):
+            return {key: packed(each) for key, each in value.items()}
+        return frozenset([value.cpu()]) if {torch}.is_tensor(value) and value.is_cuda else value
 
-    return [{torch}.load({io}.BytesIO(part), here, weights_only=False) for part in parts]
+    def unpacked(value):
+        if type(value) in (list, tuple):
+            return type(value)(map(unpacked, value))
+        if isinstance(value, dict):
+            return {key: unpacked(each) for key, each in value.items()}
+        return next(iter(value)).cuda() if isinstance(value, frozenset) else value
+
+    parts = [None] * {d}.get_world_size()
+    {d}.all_gather_object(parts, packed(values))
+    return unpacked(parts)
 
 
 '''

@@ -108,6 +108,8 @@ EXAMPLES = [
 
 CARRIED = ("num_workers", "collate_fn", "pin_memory", "worker_init_fn", "prefetch_factor", "multiprocessing_context")
 """What a loader in the place of another one is told as well, where any is."""
+WIDEST = 90
+"""Characters of a line that is written into a script, beside its indentation."""
 JOINING = {"sum": "sum_over_ranks", "max": "max_over_ranks", "min": "min_over_ranks", "list": "join_over_ranks"}
 
 
@@ -191,9 +193,8 @@ def _joined(script: TrainingScript, context: Context, evaluation: SharedEvaluati
     d, needed = dist(context, source)
     code, more = FROM_ALL_RANKS, tuple[tuple[Source, Edit], ...]()
     if script.names_device and any(_holds_tensors(each) for each in script.evaluations if each.source is source):
-        torch, first = imported(context, source, "torch")
-        io, second = imported(context, source, "io")
-        code, more = TENSORS_FROM_ALL_RANKS.replace("{torch}", torch).replace("{io}", io), (*first, *second)
+        torch, more = imported(context, source, "torch")
+        code = TENSORS_FROM_ALL_RANKS.replace("{torch}", torch)
     code = code.replace("{d}", d)
     functions = [code, *(text for name, text in OVER_RANKS.items() if any(f"{name}(" in line for line in lines))]
     return lines, (*needed, *more, *(edit for each in functions for edit in defined(script, source, each)))
@@ -206,4 +207,6 @@ def _holds_tensors(evaluation: SharedEvaluation) -> bool:
 
 def _unpacked(names: list[str], function: str) -> str:
     together = ", ".join(names)
-    return f"{together if len(names) > 1 else f'({together},)'} = {function}({together})"
+    targets = together if len(names) > 1 else f"({together},)"
+    line = f"{targets} = {function}({together})"
+    return line if len(line) <= WIDEST else f"{targets} = {function}(\n    {together}\n)"

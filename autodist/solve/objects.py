@@ -47,7 +47,7 @@ class Objects(Rounds):
             for node, base in changes(function):
                 for cell in self._cells_of(node, base):
                     found.setdefault(cell, []).append((node, base, function, source))
-        return found
+        return dict(sorted(found.items(), key=lambda each: _place(each[0])))
 
     def _cells_of(self, node: ast.AST, base: ast.expr) -> list[Cell]:
         """The attributes of objects of the script that a statement changes, if it changes nothing else."""
@@ -241,6 +241,11 @@ class Objects(Rounds):
         if isinstance(above, (ast.List, ast.Tuple, ast.Dict, ast.Starred)):
             return shown
         return not isinstance(above, (ast.Attribute, ast.Assign, ast.AnnAssign, ast.Return, ast.comprehension, ast.For))
+
+
+def _place(cell: Cell) -> tuple[int, int]:
+    """Where an object is made; in one place its attributes stay in their order."""
+    return getattr(cell.thing.node, "lineno", 0), getattr(cell.thing.node, "col_offset", 0)
 
 
 def _renamed(value: ast.expr, own: str, path: str) -> str:

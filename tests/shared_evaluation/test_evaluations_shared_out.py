@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import launched
@@ -12,6 +14,7 @@ from shared_programs import MEAN_OF_BATCHES, METER, converted_shared, script
 from autodist.config import Config, Evaluation, Strategy
 from autodist.convert import convert
 from autodist.project import Project
+from autodist.rules._collectives import TENSORS_FROM_ALL_RANKS
 from autodist.verify import verify
 from autodist.verify.launch import Zygote
 
@@ -240,6 +243,45 @@ def test_a_share_that_is_wrong_is_seen(tmp_path: Path, zygote: Zygote | None) ->
             tmp_path / "train.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote
         )
         assert not verdict.worlds[0].equal
+
+
+def test_what_is_on_gpus_comes_to_those_of_each_rank() -> None:
+    """As the ranks of two GPUs would have it, of which none is here."""
+
+    @dataclass(frozen=True)
+    class Tensor:
+        device: str
+
+        @property
+        def is_cuda(self) -> bool:
+            return self.device.startswith("cuda")
+
+        def cpu(self) -> Tensor:
+            return Tensor("cpu")
+
+        def cuda(self) -> Tensor:
+            return Tensor("cuda:0")
+
+    class Group:
+        def get_world_size(self) -> int:
+            return 2
+
+        def all_gather_object(self, parts: list[object], own: object) -> None:
+            assert "cuda" not in repr(own)
+            parts[:] = [own, own]
+
+    names: dict[str, Any] = {"dist": Group(), "is_tensor": lambda value: isinstance(value, Tensor)}
+    exec(TENSORS_FROM_ALL_RANKS.replace("{d}", "dist").replace("{torch}.is_tensor", "is_tensor"), names)
+    own = ([Tensor("cuda:1"), (3, Tensor("cpu"))], {"a": [Tensor("cuda:1")]}, 4.0, "text")
+    here = ([Tensor("cuda:0"), (3, Tensor("cpu"))], {"a": [Tensor("cuda:0")]}, 4.0, "text")
+    assert names["from_all_ranks"](own) == [here, here]
+
+
+def test_a_conversion_is_the_same_each_time(tmp_path: Path) -> None:
+    texts = {
+        converted_as(tmp_path, CASES["meters"] + "#" * number, Evaluation.SHARED).rstrip("#") for number in range(3)
+    }
+    assert len(texts) == 1
 
 
 def test_all_ranks_evaluate_by_the_statistics_of_rank_0(tmp_path: Path) -> None:
