@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,6 @@ from shared_programs import MEAN_OF_BATCHES, METER, converted_shared, script
 from autodist.config import Config, Evaluation, Strategy
 from autodist.convert import convert
 from autodist.project import Project
-from autodist.rules._collectives import TENSORS_FROM_ALL_RANKS
 from autodist.verify import verify
 from autodist.verify.launch import Zygote
 
@@ -270,8 +270,9 @@ def test_what_is_on_gpus_comes_to_those_of_each_rank() -> None:
             assert "cuda" not in repr(own)
             parts[:] = [own, own]
 
+    written = importlib.import_module("autodist.rules._collectives").TENSORS_FROM_ALL_RANKS
     names: dict[str, Any] = {"dist": Group(), "is_tensor": lambda value: isinstance(value, Tensor)}
-    exec(TENSORS_FROM_ALL_RANKS.replace("{d}", "dist").replace("{torch}.is_tensor", "is_tensor"), names)
+    exec(written.replace("{d}", "dist").replace("{torch}.is_tensor", "is_tensor"), names)
     own = ([Tensor("cuda:1"), (3, Tensor("cpu"))], {"a": [Tensor("cuda:1")]}, 4.0, "text")
     here = ([Tensor("cuda:0"), (3, Tensor("cpu"))], {"a": [Tensor("cuda:0")]}, 4.0, "text")
     assert names["from_all_ranks"](own) == [here, here]
