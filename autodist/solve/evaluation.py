@@ -213,6 +213,7 @@ class _Judged(Objects):
             if not self._is_own(owner_of(node, base)) and self._begun(ast.unparse(root)) is None:
                 self._shared.say(node, f"{shortened(ast.unparse(base))} holds more than what the loop puts in")
         self._reads_what_grows()
+        self._grows_unseen()
         for each in self._inside:
             if changes_in_place(each) and not isinstance(each.node, ast.AugAssign) and each.inputs:
                 func = getattr(each.node, "func", None)
@@ -223,6 +224,16 @@ class _Judged(Objects):
                     self._shared.say(
                         each.node, f"{shortened(ast.unparse(each.node))} changes what was there", each.source
                     )
+
+    def _grows_unseen(self) -> None:
+        """Lists that rounds fill by another name for a method of theirs: `keep = kept.append`"""
+        known = {node for root in (self._loop, *self._code) for node, _ in changes(root)}
+        lists = {each for value in self._program.values.values() for each in value.things if isinstance(each, Sequence)}
+        for each in sorted(lists, key=lambda one: getattr(one.node, "lineno", 0)):
+            for node, region in each.stores.items():
+                inside = not self._rounds.isdisjoint(region.loops) and self._rounds.isdisjoint(each.guards)
+                if inside and isinstance(node, ast.Call) and node not in known:
+                    self._shared.say(node, f"{shortened(ast.unparse(node))} changes what was there", region.source)
 
     def _reads_what_grows(self) -> None:
         """What was there before and is added to: that must be the loop's alone, and not be read between."""

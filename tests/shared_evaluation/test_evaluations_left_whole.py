@@ -119,6 +119,12 @@ MORE = {
         "wrapper",
     ),
     "adaptive": (loop("optimizer.param_groups[0]['lr'] = loss.item()"), "optimizer.param_groups"),
+    "filled by another name": (
+        loop("keep(loss.item())", "print(kept)").replace(
+            "total = 0.0", "total, kept = 0.0, []\n    keep = kept.append"
+        ),
+        "changes what was there",
+    ),
     "filled in a function that computes nothing": (
         loop("keep(kept, loss.item())", "print(kept)", "def keep(into, value):\n    into.append(value)\n"),
         "into is changed in each round",
