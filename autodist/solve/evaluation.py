@@ -186,8 +186,10 @@ class _Judged(Objects):
             return None
         if name.startswith(PURE) and short not in DOING or name.endswith(".__init__") and name.startswith("torch.nn."):
             return None
+        called = operation.inputs[0].operations if name == "call" and operation.inputs else frozenset()
+        of_library = bool(called) and all(each.name.startswith(READ) for each in called)  # `checkpoint(layer)(x)`
         if (
-            (loads or name.startswith(READ))
+            (loads or of_library or name.startswith(READ))
             and not short.endswith("_")
             and (self._program.users[operation] or not operation.inputs)
         ):

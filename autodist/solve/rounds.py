@@ -206,10 +206,21 @@ class Rounds:
         return made and self._are_own(value.operations)
 
     def _are_own(self, made: Iterable[Operation]) -> bool:
-        """Whether nothing outside of a round has the memory of what operations give."""
-        known = {each: self._table.find(each.name) for each in made}
-        filled = {each for each, line in known.items() if line is not None and line.cls in FILLING}
-        return all(each in self._of_batch or each in filled & self._inside - self._kept for each in known)
+        """Whether nothing outside of a round has the memory of what operations give, maybe after changing it."""
+        pending, seen = [*made], set[Operation]()
+        while pending:
+            each = pending.pop()
+            if each in seen or each in self._of_batch:
+                continue
+            seen.add(each)
+            line = self._table.find(each.name)
+            if line is not None and line.cls in FILLING and each in self._inside - self._kept:
+                continue
+            changed = each.name.rpartition(".")[2] == "setitem" and each in self._inside and bool(each.inputs)
+            if not changed or any(isinstance(thing, Heap) for thing in each.inputs[0].things):
+                return False
+            pending += each.inputs[0].operations
+        return True
 
     def _mentioned(self, code: str) -> ast.stmt | None:
         """The last statement ahead of the loop, each time that the loop is come to, that mentions a name."""
