@@ -203,10 +203,19 @@ class Rounds:
         if not value.operations and not heaps:
             return False
         made = all(not self._rounds.isdisjoint(each.guards) for each in heaps)
-        return made and self._are_own(value.operations)
+        nodes = next((each for each in self._nodes if base in each), frozenset())
+        elsewhere = {op for op in value.operations if op not in self._inside and op.node in nodes}  # of other calls
+        reached = not value.operations or elsewhere != value.operations
+        return made and reached and self._are_own(value.operations - elsewhere, nodes)
 
-    def _are_own(self, made: Iterable[Operation]) -> bool:
-        """Whether nothing outside of a round has the memory of what operations give, maybe after changing it."""
+    @cached_property
+    def _nodes(self) -> list[frozenset[ast.AST]]:
+        """The code of each function that the rounds enter."""
+        return [frozenset(walk(function)) for function in self._code]
+
+    def _are_own(self, made: Iterable[Operation], nodes: frozenset[ast.AST] = frozenset()) -> bool:
+        """Whether nothing outside of a round has the memory of what operations give, maybe after changing it. What is
+        computed in the ``nodes`` of a function by calls outside of the rounds is not theirs."""
         pending, seen = [*made], set[Operation]()
         while pending:
             each = pending.pop()
@@ -219,7 +228,7 @@ class Rounds:
             changed = each.name.rpartition(".")[2] == "setitem" and each in self._inside and bool(each.inputs)
             if not changed or any(isinstance(thing, Heap) for thing in each.inputs[0].things):
                 return False
-            pending += each.inputs[0].operations
+            pending += (op for op in each.inputs[0].operations if op in self._inside or op.node not in nodes)
         return True
 
     def _mentioned(self, code: str) -> ast.stmt | None:

@@ -173,7 +173,27 @@ def evaluate(model, loader):
     print(torch.stack([each["right"] for each in outputs]).mean())
     return sums["loss"] / len(loader)
 """
+LAID_INTO_ARRAYS = """
+import numpy as np
+
+class Masked(torch.utils.data.Dataset):
+    def __init__(self, n, seed):
+        self.samples = data(n, seed)
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, i):
+        x, y = self.samples[i]
+        mask = np.zeros(4, dtype=np.float32)
+        for value in (-1, 0, 1):
+            mask[(x > value).numpy()] = value
+        return x + torch.from_numpy(mask), y
+"""
 CASES = {
+    "samples are laid into arrays": script(MEAN_OF_BATCHES, imports=LAID_INTO_ARRAYS).replace(
+        "DataLoader(data(", "DataLoader(Masked("
+    ),
     "meters": script(METERS, helpers=METER),
     "meters, some ranks have none": script(METERS, samples=7, helpers=METER),
     "a meter that is reset": script(RESET, helpers=METER),
