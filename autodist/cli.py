@@ -88,6 +88,10 @@ def _counts(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int
     return tuple(dict.fromkeys(map(int, counts)))
 
 
+def _ranks(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
+    return () if value == "0" else _counts(ctx, param, value)
+
+
 def _again(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, int | None] | None:
     ranks, at, step = (value or "1").partition("@")
     if not all(each.isdecimal() and int(each) for each in ([ranks, step] if at else [ranks])):
@@ -140,7 +144,8 @@ script_options = _options(
     click.option(
         "--evaluation",
         type=click.Choice([each.value for each in Evaluation]),
-        help="Each rank evaluates all of the data (whole, the default), or whole batches of its own (shared).",
+        help="Each rank evaluates all of the data, or whole batches of its own: where it is worth it (the default), or "
+        "wherever it is exact.",
     ),
     click.option(
         "--mixed-precision", type=click.Choice([each.value for each in MixedPrecision]), help="FSDP: compute in this."
@@ -471,6 +476,36 @@ def plan(
     sys.exit(
         plan_command(script, context.meta[ARGS], device_name=device, per_rank=per_rank, report_path=report, **options)
     )
+
+
+@cli.command(cls=ScriptCommand)
+@click.argument("script", metavar="SCRIPT [-- ARGS]", type=click.Path(path_type=Path))
+@click.option("--nproc", metavar="N,...", default="0", callback=_ranks, help="Numbers of ranks; by default 1,2,4,8.")
+@click.option(
+    "--strategy",
+    "strategies",
+    multiple=True,
+    type=click.Choice([each.value for each in AVAILABLE]),
+    default=[Strategy.DDP.value, Strategy.FSDP.value],
+    show_default=True,
+    help="A conversion that is measured; repeated, several.",
+)
+@click.option("--steps", type=click.IntRange(min=1), default=30, show_default=True, help="Steps that are timed.")
+@click.option("--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Steps before these.")
+@click.option("--repeats", type=click.IntRange(min=1), default=3, show_default=True, help="Runs of each version.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=600.0, help="Seconds for each run.")
+@click.option("--workdir", type=click.Path(path_type=Path), help="The folder that is copied, where the script starts.")
+@click.option("--report", type=click.Path(path_type=Path), help="Write a report with a plot, HTML, .md or .json.")
+@click.option("--output-format", type=click.Choice(["text", "markdown", "json"]), default="text", show_default=True)
+@click.pass_context
+def bench(context: click.Context, /, script: Path, **options: Any) -> None:
+    """Measure how fast a script and its conversions are on this machine: samples a second, parts of a step, memory.
+
+    Each run takes place in a copy of the script's folder. What follows -- goes to the script.
+    """
+    from autodist.bench.command import bench_command
+
+    sys.exit(bench_command(script, context.meta[ARGS], **options))
 
 
 @cli.command(cls=ScriptCommand)

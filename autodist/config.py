@@ -38,8 +38,9 @@ class BatchSize(str, Enum):
 
 
 class Evaluation(str, Enum):
-    """Whether every rank evaluates all of the data, or whole batches of its own."""
+    """Whether every rank evaluates all of the data, or whole batches of its own; by itself where that is worth it."""
 
+    AUTO = "auto"
     WHOLE = "whole"
     SHARED = "shared"
 
@@ -74,7 +75,7 @@ class Config:
 
     strategy: Strategy = Strategy.DDP
     batch_size: BatchSize = BatchSize.GLOBAL
-    evaluation: Evaluation = Evaluation.WHOLE
+    evaluation: Evaluation = Evaluation.AUTO
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     catalog: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -186,10 +187,10 @@ def _option(path: Path, data: bytes, key: str, value: object) -> Any:
             return BatchSize(value)
         case ("batch-size", _):
             expected = '"global" or "per-rank"'
-        case ("evaluation", "whole" | "shared"):
+        case ("evaluation", "auto" | "whole" | "shared"):
             return Evaluation(value)
         case ("evaluation", _):
-            expected = '"whole" or "shared"'
+            expected = '"auto", "whole" or "shared"'
         case ("mixed-precision", "bf16" | "fp16"):
             return MixedPrecision(value)
         case ("mixed-precision", _):

@@ -245,13 +245,15 @@ class Reduction:
 @dataclass(frozen=True)
 class SharedEvaluation:
     """A loop over an evaluation of which each rank runs whole batches of its own: over the loaders that ``over`` may
-    be. What it has ``left`` is made global behind it, or its ``listing``; at ``unwraps`` it calls a wrapped model."""
+    be. What it has ``left`` is made global behind it, or its ``listing``; at ``unwraps`` it calls a wrapped model.
+    ``unequal`` are models whose buffers ranks may have differently until then."""
 
     source: Source
     loop: ast.For | ast.comprehension
     over: ast.expr
     left: tuple[Left, ...]
     unwraps: tuple[Site, ...] = ()
+    unequal: tuple[str, ...] = ()
     loaders: tuple[Object, ...] = ()
     listing: ast.ListComp | ast.GeneratorExp | None = None
 

@@ -245,7 +245,7 @@ class Session:
                 yield "as it was measured", replace(config, measured=tuple(_observed(project, config, told)))
             except AutodistError as error:
                 self.terminal.say(f"cannot be measured: {error}")
-        if config.evaluation is Evaluation.SHARED:
+        if config.evaluation is not Evaluation.WHOLE:
             yield "each rank evaluates all data", replace(config, evaluation=Evaluation.WHOLE)
 
     def _check(self, project: Project, config: Config) -> tuple[Run | None, int]:

@@ -116,14 +116,18 @@ def from_all_ranks(values):
     """What each rank has, in the order of the ranks; what is on their GPUs comes to this rank's."""
 
     def packed(value):
-        if isinstance(value, (list, tuple)):
-            return [packed(each) for each in value]
-        return (value.cpu(),) if {torch}.is_tensor(value) and value.is_cuda else value
+        if type(value) in (list, tuple):
+            return type(value)(map(packed, value))
+        if isinstance(value, dict):
+            return {key: packed(each) for key, each in value.items()}
+        return frozenset([value.cpu()]) if {torch}.is_tensor(value) and value.is_cuda else value
 
     def unpacked(value):
-        if isinstance(value, list):
-            return [unpacked(each) for each in value]
-        return value[0].cuda() if isinstance(value, tuple) else value
+        if type(value) in (list, tuple):
+            return type(value)(map(unpacked, value))
+        if isinstance(value, dict):
+            return {key: unpacked(each) for key, each in value.items()}
+        return next(iter(value)).cuda() if isinstance(value, frozenset) else value
 
     parts = [None] * {d}.get_world_size()
     {d}.all_gather_object(parts, packed(values))
@@ -162,6 +166,17 @@ def join_over_ranks(*lists):
 
 
 ''',
+    "add_over_ranks": '''\
+def add_over_ranks(table):
+    """Add up what all ranks have under each key of a dict: numbers, tensors, or lists in the order of the data."""
+    parts = from_all_ranks(dict(table))
+    table.clear()
+    for part in parts:
+        for key, value in part.items():
+            table[key] = table[key] + value if key in table else value
+
+
+''',
 }
 """What makes global what an evaluation has left, of which each rank has run whole batches: some ranks maybe none."""
 
@@ -169,12 +184,21 @@ OWN_SHARE = '''\
 def own_share(loader):
     """A loader of this rank's share of another one's batches: the same batches, share behind share."""
     rank, ranks = {d}.get_rank(), {d}.get_world_size()
-    first, last = (-(-len(loader) * each // ranks) * loader.batch_size for each in (rank, rank + 1))
+    first, last = (-(-len(loader) * each // ranks) for each in (rank, rank + 1))
     return {loader}(
         loader.dataset,
-        loader.batch_size,
-        sampler=range(len(loader.dataset))[first:last],{options}
+        batch_sampler=list(loader.batch_sampler)[first:last],{options}
     )
+
+
+'''
+
+SAME_BUFFERS = '''\
+def same_buffers(model):
+    """Give all ranks the buffers of rank 0: statistics of BatchNorm, which is synchronised on GPUs alone."""
+    for buffer in model.buffers():
+        if not buffer.is_cuda:
+            {d}.broadcast(buffer, 0)
 
 
 '''

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection, Iterator
 
-from autodist.edits import InsertAfter
+from autodist.edits import InsertAfter, SetArgument
 from autodist.rule import Context
 from autodist.script import Loader, OrderSeed, Site, TrainingScript
 from autodist.source import Source
 
 from ._collectives import AS_ON_RANK_ZERO
-from ._preamble import Planned, defined, dist, imported, planned
+from ._preamble import Planned, argument, defined, dist, imported, planned
+
+Alike = tuple[Site, Planned]
+"""A loader or sampler, and the edits that have all ranks draw the same order from it."""
 
 
 def order_seed(script: TrainingScript, context: Context, source: Source, node: ast.Call) -> tuple[str, Planned]:
@@ -36,6 +40,28 @@ def generator(
     torch, imports = imported(context, source, "torch")
     code = " + ".join(each for each in (seed, number) if each != "0") or "0"
     return f"{torch}.Generator().manual_seed({code})", (*imports, *needed)
+
+
+def drawn_alike(
+    script: TrainingScript, context: Context, loaders: Collection[ast.AST] | None = None
+) -> Iterator[Alike]:
+    """What gives loaders that only evaluate, and their samplers, a generator of their own by which all ranks draw the
+    same order; of these ``loaders`` alone, and of all samplers, where they are told."""
+    if not script.trains or script.distributed:
+        return
+    shuffling = [site for site in script.evaluation_loaders if _shuffles(site.node)]
+    shuffling = [site for site in shuffling if loaders is None or site.node in loaders]
+    for site in (*shuffling, *script.evaluation_samplers):
+        assert isinstance(site.node, ast.Call)
+        alike, needed = generator(script, context, site.source, site.node)
+        yield site, (*needed, *planned(site.source, SetArgument(site.node, "generator", alike)))
+
+
+def _shuffles(call: ast.AST) -> bool:
+    assert isinstance(call, ast.Call)
+    shuffle = argument(call, "shuffle", 2)
+    fixed = isinstance(shuffle, ast.Constant) and not shuffle.value
+    return shuffle is not None and not fixed and argument(call, "generator") is None
 
 
 def seeding_later(script: TrainingScript, context: Context, loader: Loader) -> Planned | None:

@@ -349,7 +349,7 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
     anew. The order follows the script's seed: that of torch's generator where the loader is made, or that of a
     generator which the loader is given. Where tensors are made on a GPU by default, the order is drawn on the CPU.
     Loaders that the same steps read have a seed each: by one, they would go through their data in one order.
-    Loaders that only evaluate are left alone: every rank evaluates in full. A number of steps that is computed from
+    Loaders that only evaluate are left to AD212. A number of steps that is computed from
     the batch size of a loader, `len(data) // loader.batch_size`, is computed from that of all ranks.
     """
     if not script.trains:

@@ -4,11 +4,13 @@ import ast
 from collections.abc import Iterator
 
 from autodist.config import Evaluation
-from autodist.edits import Edit, InsertAfter, WrapExpr
+from autodist.edits import Edit, InsertAfter, InsertBefore, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import SharedEvaluation, TrainingScript
+from autodist.source import Source
 
-from ._collectives import FROM_ALL_RANKS, OVER_RANKS, OWN_SHARE, TENSORS_FROM_ALL_RANKS
+from ._collectives import FROM_ALL_RANKS, OVER_RANKS, OWN_SHARE, SAME_BUFFERS, TENSORS_FROM_ALL_RANKS
+from ._orders import drawn_alike
 from ._preamble import Planned, argument, defined, dist, imported, member, planned
 
 SCRIPT = """\
@@ -51,11 +53,10 @@ EXAMPLES = [
         def own_share(loader):
             """A loader of this rank's share of another one's batches: the same batches, share behind share."""
             rank, ranks = dist.get_rank(), dist.get_world_size()
-            first, last = (-(-len(loader) * each // ranks) * loader.batch_size for each in (rank, rank + 1))
+            first, last = (-(-len(loader) * each // ranks) for each in (rank, rank + 1))
             return DataLoader(
                 loader.dataset,
-                loader.batch_size,
-                sampler=range(len(loader.dataset))[first:last],
+                batch_sampler=list(loader.batch_sampler)[first:last],
                 num_workers=loader.num_workers,
             )
 
@@ -105,21 +106,24 @@ EXAMPLES = [
     Example(before=SCRIPT, after=None),
 ]
 
-CARRIED = ("num_workers", "collate_fn", "pin_memory", "worker_init_fn")
+CARRIED = ("num_workers", "collate_fn", "pin_memory", "worker_init_fn", "prefetch_factor", "multiprocessing_context")
 """What a loader in the place of another one is told as well, where any is."""
+WIDEST = 90
+"""Characters of a line that is written into a script, beside its indentation."""
 JOINING = {"sum": "sum_over_ranks", "max": "max_over_ranks", "min": "min_over_ranks", "list": "join_over_ranks"}
 
 
 @rule("AD212")
 def share_evaluation(script: TrainingScript, context: Context) -> Iterator[Finding]:
-    """Evaluate whole batches of its own on each rank, with `--evaluation shared`.
+    """Evaluate whole batches of its own on each rank, where that is exact and worth it.
 
-    By default every rank evaluates all of the data. Asked to, each rank goes through its share of the batches, in the
-    order of the data: every batch holds the samples that it holds in one process, no sample is read twice, and ranks
-    may have different numbers of batches, or none. Behind the loop sums are added up over the ranks, and lists are
-    joined, so that all that follows is as it was. The loop calls the model inside its wrapper, which would have ranks
-    wait for each other. A loop that leaves something else, prints, draws or ends early stays as it is, and a note says
-    by what.
+    Each rank goes through its share of the batches, in the order of the data or of the sampler: every batch holds the
+    samples that it holds in one process, no sample is read twice, and ranks may have different numbers of batches, or
+    none. Behind the loop sums are added up over the ranks, those in attributes of objects, too, and lists are joined,
+    so that all that follows is as it was. The loop calls the model inside its wrapper, which would have ranks wait for
+    each other. A loop that leaves something else, prints, draws or ends early stays as it is, and a note says by what.
+    It is worth it from 10,000 samples, or where samples are read from files; `--evaluation shared` shares out whatever
+    is exact, and `--evaluation whole` nothing.
     """
     if not script.trains:
         return
@@ -129,6 +133,11 @@ def share_evaluation(script: TrainingScript, context: Context) -> Iterator[Findi
     for each in script.evaluations:
         share, needed = _share(script, context, each)
         edits: list[Edit] = [WrapExpr(each.over, f"{share}({{}})")]
+        if each.unequal:
+            d, more = dist(context, each.source)
+            needed = (*needed, *more, *defined(script, each.source, SAME_BUFFERS.replace("{d}", d)))
+            calls = "".join(f"same_buffers({code})\n" for code in each.unequal)
+            edits.append(InsertBefore(each.source.statement(each.listing or each.loop), calls))
         lines, helpers = _joined(script, context, each)
         if each.listing is not None:
             added = isinstance(each.listing, ast.GeneratorExp)
@@ -136,7 +145,12 @@ def share_evaluation(script: TrainingScript, context: Context) -> Iterator[Findi
             edits.append(WrapExpr(whole, f"{JOINING['sum' if added else 'list']}({{}})[0]"))
         elif lines:
             edits.append(InsertAfter(each.loop, "".join(f"{line}\n" for line in lines)))
-        fix = Fix((*needed, *helpers, *planned(each.source, *edits)))
+        orders = (
+            edit
+            for _, order in drawn_alike(script, context, [loader.node for loader in each.loaders])
+            for edit in order
+        )
+        fix = Fix((*needed, *helpers, *orders, *planned(each.source, *edits)))
         yield Finding(each.source, each.listing or each.loop, "every rank would evaluate all of the data", fix)
 
 
@@ -169,19 +183,30 @@ def _joined(script: TrainingScript, context: Context, evaluation: SharedEvaluati
         if each.joined == "sums":
             lines.append(f"{each.code} = sum_over_ranks(*{each.code})")
         elif each.joined == "table":
-            lines.append(f"{each.code} = dict(zip({each.code}, sum_over_ranks(*{each.code}.values())))")
+            lines.append(f"add_over_ranks({each.code})")
+        elif each.joined == "anew":
+            lines.append(f"{each.code} = {each.value}")
     if evaluation.listing is not None:
         lines.append(f"{JOINING['sum' if isinstance(evaluation.listing, ast.GeneratorExp) else 'list']}(")
     if not lines:
         return [], ()
     d, needed = dist(context, source)
-    code = TENSORS_FROM_ALL_RANKS if script.names_device else FROM_ALL_RANKS
-    torch, more = imported(context, source, "torch") if script.names_device else ("", ())
-    code = code.replace("{d}", d).replace("{torch}", torch)
+    code, more = FROM_ALL_RANKS, tuple[tuple[Source, Edit], ...]()
+    if script.names_device and any(_holds_tensors(each) for each in script.evaluations if each.source is source):
+        torch, more = imported(context, source, "torch")
+        code = TENSORS_FROM_ALL_RANKS.replace("{torch}", torch)
+    code = code.replace("{d}", d)
     functions = [code, *(text for name, text in OVER_RANKS.items() if any(f"{name}(" in line for line in lines))]
     return lines, (*needed, *more, *(edit for each in functions for edit in defined(script, source, each)))
 
 
+def _holds_tensors(evaluation: SharedEvaluation) -> bool:
+    """Whether what a loop has left may be on GPUs."""
+    return evaluation.listing is not None or any(each.tensors for each in evaluation.left)
+
+
 def _unpacked(names: list[str], function: str) -> str:
     together = ", ".join(names)
-    return f"{together if len(names) > 1 else f'({together},)'} = {function}({together})"
+    targets = together if len(names) > 1 else f"({together},)"
+    line = f"{targets} = {function}({together})"
+    return line if len(line) <= WIDEST else f"{targets} = {function}(\n    {together}\n)"

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
-from autodist.edits import SetArgument
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
-from ._orders import generator
-from ._preamble import argument, planned
+from ._orders import drawn_alike
 
 RANDOM_SAMPLER = """\
 import torch
@@ -129,18 +126,5 @@ def shuffle_evaluation_alike(script: TrainingScript, context: Context) -> Iterat
     what follows from the result, such as stopping early, would differ by rank. A generator of its own keeps the order
     the same.
     """
-    if not script.trains or script.distributed:
-        return
-    shuffling = [site for site in script.evaluation_loaders if _shuffles(site.node)]
-    for site in (*shuffling, *script.evaluation_samplers):
-        assert isinstance(site.node, ast.Call)
-        alike, needed = generator(script, context, site.source, site.node)
-        fix = Fix((*needed, *planned(site.source, SetArgument(site.node, "generator", alike))))
-        yield Finding(site.source, site.node, "the ranks would evaluate in different orders", fix)
-
-
-def _shuffles(call: ast.AST) -> bool:
-    assert isinstance(call, ast.Call)
-    shuffle = argument(call, "shuffle", 2)
-    fixed = isinstance(shuffle, ast.Constant) and not shuffle.value
-    return shuffle is not None and not fixed and argument(call, "generator") is None
+    for site, edits in drawn_alike(script, context):
+        yield Finding(site.source, site.node, "the ranks would evaluate in different orders", Fix(edits))

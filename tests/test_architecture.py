@@ -15,7 +15,7 @@ PACKAGE, RULES = ROOT / "autodist", ROOT / "rules"
 LAYERS = """
     __main__
     cli
-    session | evaluate | agents | doctor | setting_up | plan | manifest | lsp
+    session | evaluate | bench | agents | doctor | setting_up | plan | manifest | lsp
     observe
     report | output | terminal | verify | proofs
     convert | launch | choice | relocation
@@ -186,6 +186,7 @@ SOLVE = """
     gradients
     weights | gathering
     cuts | losses | evaluation
+    objects | worth
     memories | costs | rounds
     search
     facts
@@ -225,6 +226,8 @@ ANALYZE = """
 FOR_RULES = {"rule", "script", "config", "edits", "imports", "values", "spread", "source", "observations"}
 """What a rule may import of autodist: what describes a script, and what describes a change."""
 
+PROBES = (*PACKAGE.glob("**/probe.py"), PACKAGE / "bench" / "worker.py")
+"""Modules of other packages that run inside the user's program."""
 IN_THE_USERS_PROCESS = ("bootstrap", "confinement", "marks", "nodes", "outside", "trace", "plan", "probes", "sharing")
 """The modules of ``verify`` that run inside the user's program, where only the standard library and torch are sure."""
 
@@ -324,6 +327,7 @@ def test_rules_know_neither_the_machinery_nor_each_other(path: Path) -> None:
 def test_probes_import_the_standard_library_and_torch_alone(name: str) -> None:
     folder = PACKAGE / "verify"
     files = [folder / f"{name}.py"] if (folder / f"{name}.py").exists() else sorted((folder / name).glob("*.py"))
+    files += [PROBES[-1]]
     assert files
     for path in files:
         for module, line in imports(path):
@@ -334,7 +338,7 @@ def test_probes_import_the_standard_library_and_torch_alone(name: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in FILES if name_of(path) not in ("verify", "evaluate", "observe") and path.stem != "probe"],
+    [path for path in FILES if name_of(path) not in ("verify", "evaluate", "observe") and path not in PROBES],
     ids=lambda path: path.name,
 )
 def test_converting_needs_no_torch(path: Path) -> None:

@@ -320,6 +320,6 @@ def _modelled(
         script = replace(script, concerns=(*script.concerns, *refused))
     uses = borrowed(project, facts.equivalents)
     script = without_sums(replace(script, borrowed=uses, borrowed_names=imported_names(project)))
-    if config.evaluation is Evaluation.SHARED and not by_hand:
-        script = with_shared_evaluations(script, run, again.program, trained, config.strategy)
+    if config.evaluation is not Evaluation.WHOLE and not by_hand:
+        script = with_shared_evaluations(script, run, again.program, trained, config)
     return script, run, lying

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from autodist import parting
-from autodist.config import Strategy
+from autodist.config import Config, Evaluation, Strategy
 from autodist.interpreter import Event, Interpreter
 from autodist.models import normalises, parts, unwrapped
 from autodist.program import Program
@@ -15,18 +15,20 @@ from autodist.rule import Severity
 from autodist.script import Concern, SharedEvaluation, Site, TrainingScript
 from autodist.solve.evaluation import shared_out, whole
 from autodist.solve.rounds import Shared
+from autodist.solve.stores import is_path
+from autodist.solve.worth import is_worth_sharing
 from autodist.solve.written import loop_over
 from autodist.source import Source, argument, walk
 from autodist.values import NOTHING, External, Function, Object, Path_, Value, Wrapped, drawn_from
 
 PLAIN = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
-OWN = {"batch_sampler": 4, "persistent_workers": None}
-"""What a loader is told that another one in its place would not have, or not as it has it."""
+IN_ORDER = ("SequentialSampler", "BatchSampler")
+"""Samplers of torch that draw nothing themselves."""
 DEPTH = 4
 
 
 def with_shared_evaluations(
-    script: TrainingScript, run: Interpreter, program: Program, trained: set[tuple[int, Path_]], strategy: Strategy
+    script: TrainingScript, run: Interpreter, program: Program, trained: set[tuple[int, Path_]], config: Config
 ) -> TrainingScript:
     """The script whose evaluations are shared out as far as that changes no number, and what is said of the others."""
     loops = _loops(run, trained)
@@ -40,20 +42,24 @@ def with_shared_evaluations(
         shared = _of(event)
         if shared is None:
             node = event.node if isinstance(event.node, ast.stmt) else source.parents[event.node]
-            concerns.append(_stays(source, node, "it is no plain loop over a loader"))
+            if config.evaluation is Evaluation.SHARED:
+                concerns.append(_stays(source, node, "it is no plain loop over a loader"))
+            continue
+        if config.evaluation is Evaluation.AUTO and not is_worth_sharing(shared.over, program, run.catalog, base):
             continue
         loop = shared.loop
-        for node, reason in _as_it_runs(shared, script, run, trained, strategy, {each.node for each in loops}):
+        for node, reason in _as_it_runs(shared, script, run, trained, config.strategy, {each.node for each in loops}):
             shared.say(node, reason)
         if shared.is_exact:
             shared = shared_out(shared, program, run.catalog, base)
         unwraps = _wrapped(shared, run) if shared.is_exact else []
+        unequal = _unequal(shared, unwraps, run)
         for node, reason in _in_its_functions(shared, script, run) if shared.is_exact else ():
             shared.say(node, reason)
         if shared.is_exact:
             loaders = tuple(run.values.get(shared.over, NOTHING).objects("loader"))
             left, listing = tuple(shared.left), shared.listing
-            found.append(SharedEvaluation(source, loop, shared.over, left, tuple(unwraps), loaders, listing))
+            found.append(SharedEvaluation(source, loop, shared.over, left, tuple(unwraps), unequal, loaders, listing))
         else:
             where, node, reason = shared.reasons[0]
             line = f" (line {getattr(node, 'lineno', '?')})" if node not in (loop, shared.root) else ""
@@ -160,16 +166,10 @@ def _of_loader(
     if loader.name not in PLAIN or loader.cls is not None:
         yield "its loader is none of torch's own"
         return
-    told = {name: argument(loader.node, name, place) or loader.argument(name) for name, place in OWN.items()}
-    yield from (f"its loader is told {name}" for name, value in told.items() if value is not None)
     size = argument(loader.node, "batch_size", 1)
     if isinstance(size, ast.Constant) and size.value is None:
         yield "its loader gives single samples"
-    shuffle, sampler = loader.argument("shuffle", 2), loader.argument("sampler", 3)
-    if shuffle is not None and shuffle.const not in (False, None) or shuffle is not None and shuffle.origins:
-        yield "its loader shuffles"
-    if sampler is not None and (sampler.things or sampler.const is not None):
-        yield "its loader has a sampler"
+    yield from _of_order(loader, script)
     data = loader.argument("dataset", 0) or NOTHING
     for each in _within(data):
         if "iterable_dataset" in each.roles:
@@ -177,6 +177,27 @@ def _of_loader(
         drawing = each.cls is None and run.catalog.draws(each.name) and ("transform" in each.name.lower())
         if drawing:
             yield f"{each.kind} draws anew for each sample"
+
+
+def _of_order(loader: Object, script: TrainingScript) -> Iterator[str]:
+    """Why ranks may draw the batches of a loader in different orders: AD206 has them draw alike."""
+    shuffle, generator = loader.argument("shuffle", 2), argument(loader.node, "generator")
+    shuffles = shuffle is not None and (shuffle.const not in (False, None) or bool(shuffle.origins))
+    if shuffles and (generator is not None or loader.node not in {site.node for site in script.evaluation_loaders}):
+        yield "its loader shuffles by a generator that others may draw from"
+    alike = {site.node for site in script.evaluation_samplers}
+    pending = [given for name, at in (("sampler", 3), ("batch_sampler", 4)) if (given := loader.argument(name, at))]
+    while pending:
+        given = pending.pop()
+        for each in given.things:
+            if not isinstance(each, Object) or each.cls is not None or not each.name.startswith("torch.utils.data."):
+                yield "its loader has a sampler that is not known"
+            elif each.name.rpartition(".")[2] in IN_ORDER:
+                pending += [part for part in (each.argument("sampler", 0),) if part is not None]
+            elif each.node not in alike:
+                yield "its loader has a sampler that ranks may draw from differently"
+        if not given.things and given.const is not None:
+            yield "its loader has a sampler that is not known"
 
 
 def _within(value: Value, depth: int = DEPTH) -> Iterator[Object]:
@@ -256,6 +277,25 @@ def _wrapped(shared: Shared, run: Interpreter) -> list[Site]:
                 shared.say(node, "training calls the model by the same function", source)
             found.append(Site(source, called))
     return found
+
+
+def _unequal(shared: Shared, unwraps: Iterable[Site], run: Interpreter) -> tuple[str, ...]:
+    """The models whose buffers are each rank's own until DistributedDataParallel runs them again, as the loop names
+    them: statistics of batches, which are not synchronised on a CPU."""
+    found: dict[str, None] = {}
+    for site in unwraps:
+        value = run.values.get(site.node, NOTHING)  # type: ignore[call-overload]
+        if not any(isinstance(each, Object) and normalises(each, run) for each in unwrapped(value)):
+            continue
+        names = [each for each in walk(shared.root) if isinstance(each, (ast.Name, ast.Attribute))]
+        same = [each for each in names if is_path(each) and run.values.get(each, NOTHING).things & value.things]
+        bound = {each.id for each in names if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+        codes = [code for each in same if (code := ast.unparse(each)).partition(".")[0] not in bound]
+        if codes:
+            found[codes[0]] = None
+        else:
+            shared.say(site.node, "statistics of batches are each rank's own on a CPU", site.source)
+    return tuple(found)
 
 
 def _is_surely_wrapped(node: ast.AST, run: Interpreter) -> bool:

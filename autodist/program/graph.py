@@ -145,6 +145,8 @@ class Program:
     values: dict[ast.AST, Value] = field(default_factory=dict)
     batches: dict[ast.AST, Value] = field(default_factory=dict)
     """What loaders give whose batches a function makes, by where they are made."""
+    entered: dict[Region, Source] = field(default_factory=dict)
+    """The calls of functions of the script, and in which file each function is."""
     complete: bool = True
     """Whether it was read to its end."""
 
@@ -174,7 +176,7 @@ class Program:
 
     @cached_property
     def calls(self) -> frozenset[Region]:
-        """All calls of functions of the script."""
+        """All calls of functions of the script that compute something."""
         regions = (region for each in self.operations for region in each.region.around())
         return frozenset(each for each in regions if each.function is not None)
 

@@ -15,14 +15,25 @@ from functools import cached_property
 
 from autodist.catalog import RANDOM_ROLES, Catalog
 from autodist.placement import Each, Partial, PerRank, Replicate
+from autodist.placement.arguments import gives_zeros
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
-from autodist.program import Operation, Program, held
-from autodist.solve.rounds import Left, Rounds, Shared, whole_placements
+from autodist.program import Operation, Program, Value, held
+from autodist.solve.objects import Objects
+from autodist.solve.rounds import Left, Shared, whole_placements
 from autodist.solve.steps import all_held, changes_in_place
-from autodist.solve.stores import changes, is_path, only_adds, owner_of, spells
-from autodist.source import Source, all_of, last_name, shortened, walk
+from autodist.solve.stores import (
+    begins_empty,
+    begins_with_zeros,
+    changes,
+    is_path,
+    only_adds,
+    owner_of,
+    root_of,
+    spells,
+)
+from autodist.source import all_of, last_name, shortened, walk
 from autodist.trace.things import Heap, Sequence
 from autodist.trace.things import Mapping as Table
 
@@ -32,7 +43,7 @@ RANDOM = frozenset("random random_like".split())
 BETWEEN = frozenset("collective rank".split())
 PURE_ROLES = frozenset(
     "module loss loss_function plain_torch no_grad set_grad_enabled clock progress library read exists batch_norm "
-    "pads_to_longest cuda_available device_count sampler dataset parameter applies numpy_shuffle".split()
+    "stored pads_to_longest cuda_available device_count sampler dataset parameter applies numpy_shuffle".split()
 )
 """Roles of what changes nothing beside the value that it gives."""
 PURE = ("math.", "time.", "str.", "operator.", "itertools.", "functools.", "collections.", "copy.", "re.", "builtins.")
@@ -65,7 +76,7 @@ def whole(program: Program, catalog: Catalog) -> Placements:
     return propagate(program, Plan(whole_placements), catalog=catalog)
 
 
-class _Judged(Rounds):
+class _Judged(Objects):
     """What speaks against sharing the rounds of a loop out, and what they leave."""
 
     def judge(self) -> None:
@@ -83,13 +94,14 @@ class _Judged(Rounds):
         self._shared.functions = self._code
         self._shared.elsewhere = {
             each.function
-            for each in self._program.calls
-            if each.function in self._code and self._rounds.isdisjoint(each.loops)
+            for each in self._program.entered
+            if each.function is not None and each.function in self._code and self._rounds.isdisjoint(each.loops)
         }
         self._shared.drops = any("dropout" in self._catalog.roles(each.name) for each in self._inside)
         if self._shared.is_exact and self._shared.listing is not None:
             self._judge_listing(self._shared.listing)
         elif self._shared.is_exact:
+            self._judge_objects()
             for code, stores in self._stored.items():
                 self._judge_left(code, stores)
 
@@ -138,7 +150,8 @@ class _Judged(Rounds):
             if (reason := self._wrong(each)) is not None:
                 self._shared.say(each.node, reason, each.source)
         for effect in self._program.effects:
-            if effect.operation in self._inside and effect.kind not in PURE_ROLES | {"test", "make", "dropout"}:
+            loads = {"load"} if any(each.node in self._loading for each in effect.region.around()) else set()
+            if effect.operation in self._inside and effect.kind not in PURE_ROLES | {"test", "make", "dropout"} | loads:
                 if not effect.kind.startswith(("module.", "progress.", "loader.", "wrapped.")):
                     code = shortened(ast.unparse(effect.operation.node))
                     self._shared.say(effect.operation.node, f"{code} stands in the loop", effect.operation.source)
@@ -156,7 +169,8 @@ class _Judged(Rounds):
         )
         if draws and not in_training:
             return f"{code} draws anew for each batch"
-        if roles - PURE_ROLES - {"dropout"} or known is not None and known.cls in BETWEEN:
+        loads = any(each.node in self._loading for each in operation.region.around())  # it computes a sample
+        if roles - PURE_ROLES - {"dropout", *({"load"} if loads else ())} or known is not None and known.cls in BETWEEN:
             return f"{code} stands in the loop"
         reads = isinstance(operation.node, (ast.Attribute, ast.Name)) and name.startswith("object.")
         if name in GRAPH or name.startswith("loader.") or reads:
@@ -172,8 +186,10 @@ class _Judged(Rounds):
             return None
         if name.startswith(PURE) and short not in DOING or name.endswith(".__init__") and name.startswith("torch.nn."):
             return None
+        called = operation.inputs[0].operations if name == "call" and operation.inputs else frozenset()
+        of_library = bool(called) and all(each.name.startswith(READ) for each in called)  # `checkpoint(layer)(x)`
         if (
-            name.startswith(READ)
+            (loads or of_library or name.startswith(READ))
             and not short.endswith("_")
             and (self._program.users[operation] or not operation.inputs)
         ):
@@ -185,22 +201,6 @@ class _Judged(Rounds):
 
     # what is changed
 
-    @cached_property
-    def _code(self) -> dict[ast.AST, Source]:
-        """The functions that the rounds enter."""
-        found: dict[ast.AST, Source] = {}
-        for each in self._inside - self._given:
-            inner = each.source
-            for region in each.region.around():
-                if region in self._rounds:
-                    break
-                if region.function is not None:
-                    found.setdefault(region.function, inner)
-                    inner = region.source
-                if region.node in self._loading:
-                    break
-        return found
-
     def _changes_outside(self) -> None:
         """What rounds change that was there before them, other than by what is judged as left behind."""
         for function, source in self._code.items():
@@ -208,12 +208,14 @@ class _Judged(Rounds):
                 self._shared.say(function, "a function that the loop calls binds a global name", source)
             added = (each.target for each in all_of(function, ast.AugAssign) if isinstance(each.target, ast.Name))
             for node, base in (*changes(function), *((each, each) for each in added if self._is_kept(each))):
-                if not self._is_own(owner_of(node, base)):
+                if not self._is_own(owner_of(node, base)) and not self._cells_of(node, base):
                     self._shared.say(node, f"{shortened(ast.unparse(base))} is changed in each round", source)
-        for node, base in changes(self._loop):
-            if not self._is_own(owner_of(node, base)) and self._begun(ast.unparse(base)) is None:
+        for node, base in self._changes():
+            root = root_of(base)
+            if not self._is_own(owner_of(node, base)) and self._begun(ast.unparse(root)) is None:
                 self._shared.say(node, f"{shortened(ast.unparse(base))} holds more than what the loop puts in")
         self._reads_what_grows()
+        self._grows_unseen()
         for each in self._inside:
             if changes_in_place(each) and not isinstance(each.node, ast.AugAssign) and each.inputs:
                 func = getattr(each.node, "func", None)
@@ -225,9 +227,19 @@ class _Judged(Rounds):
                         each.node, f"{shortened(ast.unparse(each.node))} changes what was there", each.source
                     )
 
+    def _grows_unseen(self) -> None:
+        """Lists that rounds fill by another name for a method of theirs: `keep = kept.append`"""
+        known = {node for root in (self._loop, *self._code) for node, _ in changes(root)}
+        lists = {each for value in self._program.values.values() for each in value.things if isinstance(each, Sequence)}
+        for each in sorted(lists, key=lambda one: getattr(one.node, "lineno", 0)):
+            for node, region in each.stores.items():
+                inside = not self._rounds.isdisjoint(region.loops) and self._rounds.isdisjoint(each.guards)
+                if inside and isinstance(node, ast.Call) and node not in known:
+                    self._shared.say(node, f"{shortened(ast.unparse(node))} changes what was there", region.source)
+
     def _reads_what_grows(self) -> None:
         """What was there before and is added to: that must be the loop's alone, and not be read between."""
-        grown = {id(base): base for _, base in changes(self._loop)}
+        grown = {id(root_of(base)): root_of(base) for _, base in self._changes()}
         added = [each.target for each in all_of(self._loop, ast.AugAssign) if is_path(each.target)]
         for base in (*grown.values(), *added):
             value, code = self._program.at(base), ast.unparse(base)
@@ -252,9 +264,9 @@ class _Judged(Rounds):
         for each in walk(self._loop):
             if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store) and id(each) not in bound_inside:
                 found.setdefault(each.id, []).append(each)
-        for _, base in changes(self._loop):
-            if is_path(base):
-                found.setdefault(ast.unparse(base), []).append(base)
+        for root in (root_of(base) for _, base in self._changes()):
+            if is_path(root):
+                found.setdefault(ast.unparse(root), []).append(root)
         for call in all_of(self._loop, ast.Call):  # `total.add_(x)`
             owner = call.func.value if isinstance(call.func, ast.Attribute) else None
             if owner is not None and is_path(owner) and any(map(changes_in_place, self._program.at(call).operations)):
@@ -331,7 +343,7 @@ class _Judged(Rounds):
             return
         lying = self._placements.joint(apart) if apart else Partial("sum")
         if isinstance(lying, Partial) and not lying.exponent and lying.reduce != "mean":
-            self._shared.left.append(Left(code, lying.reduce))
+            self._shared.left.append(Left(code, lying.reduce, any(map(_may_be_on_gpu, apart))))
             return
         reason = f": {lying.reason}" if isinstance(lying, PerRank) else ""
         self._shared.say(stores[0], f"{shown}, which is read behind the loop, cannot be joined{reason}")
@@ -382,43 +394,58 @@ class _Judged(Rounds):
 
     def _judge_things(self, code: str, node: ast.expr, begun: ast.expr, things: Iterable[object]) -> None:
         """What is left in lists and dicts."""
-        shown, found = shortened(code), [*things]
-        inside = {op for thing in found if isinstance(thing, Heap) for part in thing.contents() for op in held(part)}
-        lying = [self._placements.of.get(op, Replicate()) for op in inside]
-        nested = any(part.things for thing in found if isinstance(thing, Heap) for part in thing.contents())
-        if nested or not all(isinstance(each, (Sequence, Table)) for each in found):
+        shown, found = shortened(code), [each for each in things if isinstance(each, (Sequence, Table))]
+        if len(found) < len([*things]):
             self._shared.say(node, f"{shown}, which is read behind the loop, holds lists or objects of each rank's own")
             return
-        empty = isinstance(begun, ast.List) and not begun.elts or ast.unparse(begun) == "list()"
-        lists = all(isinstance(each, Sequence) and each.kind == "list" for each in found)
-        if any(isinstance(each, Heap) and not self._rounds.isdisjoint(each.guards) for each in found):
+        if any(not self._rounds.isdisjoint(each.guards) for each in found):
             self._shared.say(node, f"{shown}, which is read behind the loop, is made anew in each round")
             return
-        if lists and empty and all(isinstance(each, (Each, Replicate)) for each in lying):
-            grown = {node for each in found if isinstance(each, Sequence) for node in each.stores}
-            if any(node not in set(walk(self._loop)) for node in grown):
+        inside = {op for thing in found for part in thing.contents() for op in held(part)}
+        on_gpu = any(map(_may_be_on_gpu, inside))
+        lists = all(isinstance(each, Sequence) and each.kind == "list" for each in found)
+        if lists and begins_empty(begun):
+            if any(node not in set(walk(self._loop)) for node in _growing(found)):
                 self._shared.say(node, f"{shown} is given more than what the loop puts in")
-                return
-            self._shared.left.append(Left(code, "list", any(map(_may_be_on_gpu, inside))))
+            elif all(map(self._is_of_rounds, (part for each in found for part in each.contents()))):
+                self._shared.left.append(Left(code, "list", on_gpu))
+            else:
+                self._shared.say(node, f"{shown}, which is read behind the loop, holds what ranks cannot join")
             return
-        joint = self._placements.joint(op for op in inside if self._placements.of.get(op) != Replicate())
         keyed = all(isinstance(each, Table) for each in found)
-        if (
-            isinstance(joint, Partial)
-            and joint.reduce == "sum"
-            and not joint.exponent
-            and (lists or keyed)
-            and not empty
-        ):
-            if not self._placements_lost(found) and ast.unparse(begun) not in ("{}", "dict()"):
-                self._shared.left.append(Left(code, "table" if keyed else "sums"))
-                return
-        reason = f": {joint.reason}" if isinstance(joint, PerRank) else ""
-        self._shared.say(node, f"{shown}, which is read behind the loop, cannot be joined{reason}")
+        parts = [part for each in found for part in each.contents()]
+        nested = any(part.things for part in parts)
+        zeros = begins_with_zeros(begun, self._gives_zeros) and all(map(self._is_summed, parts))
+        if zeros and (keyed or lists and not nested):
+            self._shared.left.append(Left(code, "table" if keyed else "sums", on_gpu))
+        else:
+            joint = self._placements.joint(inside)
+            reason = f": {joint.reason}" if isinstance(joint, PerRank) else ""
+            self._shared.say(node, f"{shown}, which is read behind the loop, cannot be joined{reason}")
 
-    def _placements_lost(self, things: Iterable[object]) -> bool:
-        """Whether ranks may have other keys."""
-        return any(isinstance(each, Table) and not each.entries and each.keys.operations for each in things)
+    def _gives_zeros(self, node: ast.expr) -> bool:
+        made = self._program.at(node).operations
+        return bool(made) and all(map(gives_zeros, made))
+
+    def _is_summed(self, value: Value) -> bool:
+        """Whether it is a sum over rounds, or a list of what they have computed."""
+        apart = [op for op in value.operations if self._placements.of.get(op, Replicate()) != Replicate()]
+        joint = self._placements.joint(apart)
+        if apart and not (isinstance(joint, Partial) and joint.reduce == "sum" and not joint.exponent):
+            return False
+        lists = [each for each in value.things if isinstance(each, Heap)]
+        return all(
+            isinstance(each, Sequence)
+            and each.kind == "list"
+            and (begins_empty(each.node) or isinstance(each.node, ast.Call))
+            and all(map(self._is_of_rounds, each.contents()))
+            for each in lists
+        ) and not (lists and value.operations)
+
+
+def _growing(found: Iterable[object]) -> set[ast.AST]:
+    """Where lists are given elements."""
+    return {node for each in found if isinstance(each, Sequence) for node in each.stores}
 
 
 def _may_be_on_gpu(operation: Operation) -> bool:

@@ -14,12 +14,13 @@ from autodist.placement.arguments import gives_zeros
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
-from autodist.program import BATCH, FIELDS, SAMPLE, VIEWS, Operation, Program, closure
+from autodist.program import BATCH, FIELDS, SAMPLE, VIEWS, Operation, Program, Value, closure
 from autodist.solve.steps import all_held, given
-from autodist.solve.stores import bound_by, spells
+from autodist.solve.stores import bound_by, changes, spells
 from autodist.solve.written import parts_of
 from autodist.source import Source, walk
-from autodist.trace.things import Heap
+from autodist.trace.things import Heap, Object, Sequence
+from autodist.trace.things import Mapping as Table
 
 EVALUATION = "evaluation"
 LOADED = (BATCH, FIELDS, SAMPLE)
@@ -31,12 +32,14 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 @dataclass(frozen=True)
 class Left:
     """What a loop leaves to what follows, by the code that names it, and what joins the ranks' values: "sum", "max",
-    "min", the "sums" of a list or dict, or "list"."""
+    "min", the "sums" of a list, the "table" of a dict of sums or lists, or "list"; "anew" if it follows from others."""
 
     code: str
     joined: str
     tensors: bool = False
-    """Whether it may be a list of tensors."""
+    """Whether there may be tensors in it that are on a GPU."""
+    value: str = ""
+    """The code that computes it "anew" of what is global by then."""
 
 
 @dataclass
@@ -159,6 +162,35 @@ class Rounds:
 
     # what is changed
 
+    @cached_property
+    def _code(self) -> dict[ast.AST, Source]:
+        """The functions that the rounds enter, and those by which samples are made."""
+        found: dict[ast.AST, Source] = {}
+        for region, source in self._program.entered.items():
+            loads = any(each.node in self._loading for each in region.around())
+            if region.function is not None and (loads or not self._rounds.isdisjoint(region.loops)):
+                found.setdefault(region.function, source)
+        return found
+
+    def _changes(self) -> Iterator[tuple[ast.AST, ast.expr]]:
+        """What the loop itself changes. Methods of the script's own objects say themselves what they do."""
+        for node, base in changes(self._loop):
+            value = self._program.at(base)
+            objects = value.things and all(isinstance(each, Object) and each.cls is not None for each in value.things)
+            if not isinstance(node, ast.Call) or not objects or value.operations:
+                yield node, base
+
+    def _is_of_rounds(self, value: Value) -> bool:
+        """Whether it is what one round has computed, or a list or dict of such that was made in it."""
+        if not all(isinstance(self._placements.of.get(op, Replicate()), (Each, Replicate)) for op in value.operations):
+            return False
+        for each in value.things:
+            if isinstance(each, Heap):
+                made = isinstance(each, (Sequence, Table)) and not self._rounds.isdisjoint(each.guards)
+                if not made or not all(map(self._is_of_rounds, each.contents())):
+                    return False
+        return True
+
     def _is_kept(self, base: ast.expr) -> bool:
         """Whether an expression may be a tensor, a list or an object, which others may have as well."""
         value = self._program.at(base)
@@ -171,17 +203,36 @@ class Rounds:
         if not value.operations and not heaps:
             return False
         made = all(not self._rounds.isdisjoint(each.guards) for each in heaps)
-        return made and self._are_own(value.operations)
+        nodes = next((each for each in self._nodes if base in each), frozenset())
+        elsewhere = {op for op in value.operations if op not in self._inside and op.node in nodes}  # of other calls
+        reached = not value.operations or elsewhere != value.operations
+        return made and reached and self._are_own(value.operations - elsewhere, nodes)
 
-    def _are_own(self, made: Iterable[Operation]) -> bool:
-        """Whether nothing outside of a round has the memory of what operations give."""
-        known = {each: self._table.find(each.name) for each in made}
-        filled = {each for each, line in known.items() if line is not None and line.cls in FILLING}
-        return all(each in self._of_batch or each in filled & self._inside - self._kept for each in known)
+    @cached_property
+    def _nodes(self) -> list[frozenset[ast.AST]]:
+        """The code of each function that the rounds enter."""
+        return [frozenset(walk(function)) for function in self._code]
 
-    def _begun(self, code: str) -> ast.expr | None:
-        """What a name is bound to ahead of the loop each time that the loop is come to, if nothing mentions it between
-        the two."""
+    def _are_own(self, made: Iterable[Operation], nodes: frozenset[ast.AST] = frozenset()) -> bool:
+        """Whether nothing outside of a round has the memory of what operations give, maybe after changing it. What is
+        computed in the ``nodes`` of a function by calls outside of the rounds is not theirs."""
+        pending, seen = [*made], set[Operation]()
+        while pending:
+            each = pending.pop()
+            if each in seen or each in self._of_batch:
+                continue
+            seen.add(each)
+            line = self._table.find(each.name)
+            if line is not None and line.cls in FILLING and each in self._inside - self._kept:
+                continue
+            changed = each.name.rpartition(".")[2] == "setitem" and each in self._inside and bool(each.inputs)
+            if not changed or any(isinstance(thing, Heap) for thing in each.inputs[0].things):
+                return False
+            pending += (op for op in each.inputs[0].operations if op in self._inside or op.node not in nodes)
+        return True
+
+    def _mentioned(self, code: str) -> ast.stmt | None:
+        """The last statement ahead of the loop, each time that the loop is come to, that mentions a name."""
         for around in (self._loop, *self._source.ancestors(self._loop)):
             if around is not self._loop and isinstance(around, (*LOOPS, *FUNCTIONS, ast.Module)):
                 return None
@@ -189,11 +240,16 @@ class Rounds:
                 continue
             block = self._source.block(around)
             for before in reversed(block[: block.index(around)]):
-                if (found := bound_by(before, code)) is not None:
-                    return found if self._is_fresh(found) else None
                 if any(spells(each, code) for each in walk(before)):
-                    return None
+                    return before
         return None
+
+    def _begun(self, code: str) -> ast.expr | None:
+        """What a name is bound to ahead of the loop each time that the loop is come to, if nothing mentions it between
+        the two."""
+        before = self._mentioned(code)
+        found = bound_by(before, code) if before is not None else None
+        return found if found is not None and self._is_fresh(found) else None
 
     def _is_fresh(self, node: ast.expr) -> bool:
         """Whether an expression gives a number, or what nothing else holds: `[]`, `torch.zeros(3)`"""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from autodist.source import Source, last_name, walk
 
@@ -14,10 +14,20 @@ CHANGING = frozenset(
 """Methods that change lists, dicts, sets and arrays."""
 EXTREMES = frozenset("max min maximum minimum fmax fmin".split())
 
+FACTORIES = [[each] for each in ("int", "float", "list", "lambda: 0", "lambda: 0.0", "lambda: []")]
+"""What a `defaultdict` may be given that makes zeros and empty lists."""
+
 
 def owner_of(node: ast.AST, base: ast.expr) -> ast.expr:
     """Whose contents are changed: `meter` of `meter.count = 0`"""
     return base.value if node is base and isinstance(base, ast.Attribute) else base
+
+
+def root_of(base: ast.expr) -> ast.expr:
+    """The list or dict in which another one is: `kept` of `kept["scores"]`"""
+    while isinstance(base, ast.Subscript):
+        base = base.value
+    return base
 
 
 def changes(root: ast.AST) -> Iterator[tuple[ast.AST, ast.expr]]:
@@ -26,10 +36,7 @@ def changes(root: ast.AST) -> Iterator[tuple[ast.AST, ast.expr]]:
         if isinstance(each, ast.Attribute) and isinstance(each.ctx, (ast.Store, ast.Del)):
             yield each, each
         elif isinstance(each, ast.Subscript) and isinstance(each.ctx, (ast.Store, ast.Del)):
-            base: ast.expr = each.value
-            while isinstance(base, ast.Subscript):
-                base = base.value
-            yield each, base
+            yield each, root_of(each.value)
         elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in CHANGING:
             yield each, each.func.value
 
@@ -55,7 +62,7 @@ def only_adds(source: Source, root: ast.AST, code: str) -> bool:
     """Whether some code does nothing to a number, tensor, list or dict but add to it: `total += x`, `hits[a] += 1`,
     `losses.append(x)`, `total = total + x`, `worst = max(worst, x)`."""
     for node, base in changes(root):
-        if spells(base, code):
+        if spells(root_of(base), code):
             func = node.func if isinstance(node, ast.Call) else None
             grows = isinstance(func, ast.Attribute) and func.attr in ("append", "extend")
             if not grows and not _is_added(node, code, source):
@@ -93,3 +100,32 @@ def is_path(node: ast.AST) -> bool:
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)
+
+
+def begins_empty(node: ast.AST) -> bool:
+    """Whether an expression gives a list without elements."""
+    return isinstance(node, ast.List) and not node.elts or isinstance(node, ast.Call) and ast.unparse(node) == "list()"
+
+
+def begins_with_zeros(node: ast.AST, gives_zero: Callable[[ast.expr], bool]) -> bool:
+    """Whether an expression gives a list or dict of zeros and empty lists, or an empty dict: `{"loss": 0.0, "scores":
+    []}`; ``gives_zero`` says it of what is no constant."""
+    match node:
+        case ast.Dict(values=values) | ast.List(elts=values):
+            pass
+        case ast.DictComp(value=part) | ast.ListComp(elt=part):
+            values = [part]
+        case ast.BinOp(left=ast.List(elts=values), op=ast.Mult()):
+            pass
+        case ast.Call(func=func, args=args, keywords=[]) if last_name(func) == "defaultdict":
+            return [*map(ast.unparse, args)] in FACTORIES
+        case ast.Call(func=func, args=[], keywords=[]):
+            return last_name(func) in ("dict", "Counter", "OrderedDict")
+        case _:
+            return False
+    return all(begins_empty(each) or is_zero(each) or gives_zero(each) for each in values)
+
+
+def is_zero(node: ast.AST) -> bool:
+    """Whether it is a literal zero."""
+    return isinstance(node, ast.Constant) and node.value == 0 and node.value is not False

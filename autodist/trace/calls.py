@@ -252,6 +252,7 @@ class Calls(Attributes):
         try:
             with self.within("with" if quiet else "call", node, frame, quiet) as region:
                 context.region, region.function = region, function.node
+                self.program.entered[region] = inner.source
                 result = self._body(function.node, inner, ending)
         finally:
             self.endings.pop()

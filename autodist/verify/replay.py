@@ -155,6 +155,8 @@ def build_replay(ranks: Sequence[RunTrace]) -> Replay:
             continue
         trains = any(each.trains for each in found)
         together = first.batches if replicated(found) else union(found)
+        if not trains and all(each.part for each in found):
+            together = [batch for each in found for batch in each.batches]
         samples = [hashable(sample) for batch in together for sample in batch]
         if trains or len(set(samples)) == len(samples):
             replay.passes[key] = together

@@ -145,6 +145,8 @@ class Pass:
     """The libraries that are drawn from while it goes on, for whatever."""
     singles: dict[str, dict[str, str]] = field(default_factory=dict)
     """By library the lines that draw one number for a whole batch, and its functions, unless one rank's is sent."""
+    part: bool = False
+    """Its batches are listed: whole ones, those of a rank behind those of the rank before."""
 
     @property
     def key(self) -> PassKey:

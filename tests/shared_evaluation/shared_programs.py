@@ -56,6 +56,22 @@ def evaluate(model, loader):
     print("loss", total / len(loader), "accuracy", correct / len(loader.dataset))
     return total / len(loader)
 """
+METER = """
+class AverageMeter(object):
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.val = self.avg = self.sum = self.count = 0
+
+    def update(self, val, n=1):
+        self.val = val
+        self.sum += val * n
+        self.count += n
+        self.avg = self.sum / self.count
+
+"""
+"""A class that people write into many scripts."""
 
 
 def script(evaluate: str, samples: int = 37, options: str = "", imports: str = "", helpers: str = "") -> str:

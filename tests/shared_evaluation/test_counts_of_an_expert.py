@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import launched
-from shared_programs import MEAN_OF_BATCHES, converted_shared, script
+from shared_programs import MEAN_OF_BATCHES, METER, converted_shared, script
 
 COUNTING = """\
 import json as _json
@@ -103,9 +103,29 @@ def _counts(folder: Path, text: str, ranks: int) -> list[tuple[list[int], int]]:
     return [(each["read"], each["calls"]) for each in told]
 
 
+METERS = """\
+@torch.no_grad()
+def evaluate(model, loader):
+    model.eval()
+    losses, top1 = AverageMeter(), AverageMeter()
+    for x, y in loader:
+        out = model(x)
+        losses.update(F.cross_entropy(out, y).item(), len(x))
+        top1.update((out.argmax(1) == y).float().mean().item(), len(x))
+    print(losses.avg, top1.avg)
+    return losses.avg
+"""
+VERSIONS = {
+    "sums": script(MEAN_OF_BATCHES),
+    "meters": script(METERS, helpers=METER),
+    "shuffled": script(MEAN_OF_BATCHES, options=", shuffle=True"),
+}
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_samples_are_read_once_and_sums_are_taken_once(ranks: int, tmp_path: Path) -> None:
-    after, _ = converted_shared(tmp_path, script(MEAN_OF_BATCHES))
+@pytest.mark.parametrize("text", VERSIONS.values(), ids=VERSIONS)
+def test_samples_are_read_once_and_sums_are_taken_once(text: str, ranks: int, tmp_path: Path) -> None:
+    after, _ = converted_shared(tmp_path, text)
     ours, theirs = _counts(tmp_path, after, ranks), _counts(tmp_path, EXPERT, ranks)
     evaluations = 2
     assert sorted(index for read, _ in ours for index in read) == sorted([*range(37)] * evaluations)

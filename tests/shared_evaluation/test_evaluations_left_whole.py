@@ -101,13 +101,6 @@ MORE = {
         loop("keep(kept, loss)", "print(kept)", "def keep(into, loss):\n    into.append(loss.item())\n"),
         "into is changed in each round",
     ),
-    "a list in a dict": (loop("lists['a'].append(loss)", "print(lists)", "lists = {'a': []}\n"), "lists"),
-    "by its own keys": (
-        loop("found[str(y[0])] = found.get(str(y[0]), 0) + 1", "print(found)").replace(
-            "total = 0.0", "total, found = 0.0, {}"
-        ),
-        "found",
-    ),
     "the best batch": (
         loop("best_x = x if loss < 1 else best_x", "print(best_x)").replace("total = 0.0", "total, best_x = 0.0, 0"),
         "best_x",
@@ -126,13 +119,15 @@ MORE = {
         "wrapper",
     ),
     "adaptive": (loop("optimizer.param_groups[0]['lr'] = loss.item()"), "optimizer.param_groups"),
-    "a meter": (
-        loop(
-            "meter.update(loss.item())",
-            "print(meter.sum)",
-            "class Meter:\n    sum = 0\n    def update(self, x):\n        self.sum += x\n",
-        ).replace("total = 0.0", "total, meter = 0.0, Meter()"),
-        "self.sum is changed in each round",
+    "filled by another name": (
+        loop("keep(loss.item())", "print(kept)").replace(
+            "total = 0.0", "total, kept = 0.0, []\n    keep = kept.append"
+        ),
+        "changes what was there",
+    ),
+    "filled in a function that computes nothing": (
+        loop("keep(kept, loss.item())", "print(kept)", "def keep(into, value):\n    into.append(value)\n"),
+        "into is changed in each round",
     ),
     "steps of a schedule": (
         loop("schedule.step()", before="schedule = torch.optim.lr_scheduler.StepLR(optimizer, 5)\n"),
@@ -158,17 +153,80 @@ def test_a_reason_is_given(evaluate: str, reason: str, tmp_path: Path) -> None:
 
 
 LOADERS = {
-    "shuffled": (", shuffle=True", "shuffles"),
-    "a sampler": (", sampler=torch.utils.data.SubsetRandomSampler(range(9))", "sampler"),
-    "workers that stay": (", num_workers=1, persistent_workers=True", "persistent_workers"),
+    "by a generator of its own": (", shuffle=True, generator=torch.Generator()", "a generator that others may draw"),
+    "a sampler by a generator of its own": (
+        ", sampler=torch.utils.data.RandomSampler(range(9), generator=torch.Generator())",
+        "ranks may draw from differently",
+    ),
+    "a sampler of the script": (", sampler=Own()", "a sampler that is not known"),
+    "single samples": (", batch_size=None", "single samples"),
 }
 
 
 @pytest.mark.parametrize(("options", "reason"), LOADERS.values(), ids=LOADERS)
-def test_loaders_whose_order_or_workers_are_their_own(options: str, reason: str, tmp_path: Path) -> None:
-    after, said = converted_shared(tmp_path, script(MEAN_OF_BATCHES, options=options))
+def test_loaders_whose_order_ranks_may_not_share(options: str, reason: str, tmp_path: Path) -> None:
+    own = "class Own(torch.utils.data.Sampler):\n    def __iter__(self):\n        return iter(range(9))\n"
+    text = script(MEAN_OF_BATCHES, options=options, imports=own)
+    after, said = converted_shared(tmp_path, text.replace("batch_size=8, batch_size=None", "batch_size=None"))
     assert "own_share" not in after
     assert len(said) == 1 and reason in said[0]
+
+
+METERED = """
+{before}
+def evaluate(model, loader):
+    meter = Meter()
+    model.eval()
+    total = 0.0
+    with torch.no_grad():
+        for x, y in loader:
+            loss = F.cross_entropy(model(x), y)
+            total += loss.item()
+            meter.update(loss.item(), len(x))
+    print({shown})
+    return total / len(loader)
+"""
+KEEPING = """
+class Meter:
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.sum = self.n = self.val = 0
+
+    def update(self, val, n):
+        {body}
+
+    {more}
+"""
+ADDED = "self.sum += val * n; self.n += n"
+LAST = f"{ADDED}; self.val = val"
+OBJECTS = {
+    "a sum of numbers by the count so far": ("self.n += n; self.sum += val * self.n", "meter.sum", {}),
+    "divided by the count so far": ("self.n += 1; self.sum += val / self.n", "meter.sum", {}),
+    "an average that decays": ("self.sum = 0.9 * self.sum + 0.1 * val", "meter.sum", {}),
+    "the last value is read": (LAST, "meter.val", {}),
+    "the last value is read by its name": (LAST, "'{m.val}'.format(m=meter)", {}),
+    "the last value is shown": (LAST, "f'{meter}'", {"more": "def __str__(self): return str(self.val)"}),
+    "the last value is looked up": (LAST, "meter.__dict__['val']", {}),
+    "computed at times": (f"{ADDED}\n        if n > 5: self.val = self.sum / self.n", "meter.val", {}),
+    "by what was added before": ("if self.n > 3: self.sum += val\n        self.n += n", "meter.sum", {}),
+    "never reset": (ADDED, "meter.sum", {"before": "meter = Meter()\n", "instead": ""}),
+    "begins with one": (ADDED, "meter.sum", {"more": "def begin(self): self.sum = 1"}),
+    "added to before": (ADDED, "meter.sum", {"instead": "meter = Meter(); meter.update(1.0, 2)"}),
+    "kept elsewhere": (f"{ADDED}; kept.append(self)", "meter.sum", {"before": "kept = []\n"}),
+    "one of two": (ADDED, "meter.sum", {"instead": "meter = Meter() if loader.batch_size > 2 else best_meter"}),
+}
+
+
+@pytest.mark.parametrize(("body", "shown", "more"), OBJECTS.values(), ids=OBJECTS)
+def test_what_objects_keep_otherwise(body: str, shown: str, more: dict[str, str], tmp_path: Path) -> None:
+    evaluate = METERED.format(before=more.get("before", ""), shown=shown)
+    evaluate = evaluate.replace("meter = Meter()\n    model", more.get("instead", "meter = Meter()") + "\n    model")
+    helpers = KEEPING.format(body=body, more=more.get("more", "")) + "\nbest_meter = Meter()\n"
+    after, said = converted_shared(tmp_path, script(evaluate, helpers=helpers))
+    assert "own_share" not in after
+    assert len(said) == 1 and "every rank evaluates all of the data here" in said[0]
 
 
 def test_a_loader_that_trains_is_no_evaluation(tmp_path: Path) -> None:

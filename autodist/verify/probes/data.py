@@ -323,20 +323,15 @@ class DataProbe:
         return next((number for number in numbers if number not in self._passes), None)
 
     def _parted(self, loader: Any) -> int | None:
-        """The number of the loader whose batches a rank takes some of by another one, as an evaluation that is shared
-        out does: in its place, and from one batch up to another."""
-        order, size = getattr(loader, "sampler", None), loader.batch_size
-        if (
-            not self._context.distributed
-            or type(order) is not range
-            or order.step != 1
-            or not size
-            or order.start % size
-        ):
+        """The number of the loader of whose batches a rank takes some by another one, as an evaluation that is shared
+        out does: they are listed."""
+        batches = getattr(loader, "batch_sampler", None)
+        if not self._context.distributed or type(batches) is not list:
             return None
+        longest = max(map(len, batches), default=0)
         for each in reversed(self._kept):
-            ordered = isinstance(getattr(each, "sampler", None), torch_data.SequentialSampler)
-            if ordered and each.dataset is loader.dataset and each.batch_size == size:
+            listed = type(getattr(each, "batch_sampler", None)) is list
+            if each.dataset is loader.dataset and not listed and longest <= (each.batch_size or longest):
                 return self._numbers[id(each)]
         return None
 
@@ -380,7 +375,8 @@ class DataProbe:
                 )
                 record.replay = record.replay if fits else None
         noise = record.noise = self._noise(loader, record) if context.distributed else {}
-        context.trace.emit("pass", loader=number, number=count, site=context.trace.site(), noise=noise)
+        part = context.distributed and type(samplers[1]) is list
+        context.trace.emit("pass", loader=number, number=count, site=context.trace.site(), noise=noise, part=part)
         return record
 
     def _noise(self, loader: Any, record: OpenPass) -> dict[str, str]:
