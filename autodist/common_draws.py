@@ -12,10 +12,10 @@ import math
 from collections.abc import Collection, Iterator
 
 from autodist import randomness, regions
-from autodist.augmentation import FILLING
 from autodist.interpreter import Event, Interpreter
 from autodist.origins import upstream
 from autodist.script import Site
+from autodist.solve.draws import FILLING
 from autodist.source import Source, last_name
 from autodist.values import NOTHING, Draw, Object
 
@@ -109,7 +109,7 @@ def undecided(libraries: frozenset[str], run: Interpreter) -> frozenset[str]:
     for event in (each for kind in randomness.DRAWS for each in run.of(kind)) if libraries else ():
         own = isinstance(event.node, ast.expr) and not run.is_alike(event.node)
         inside = any(loop.node in training for loop in event.loops) and not event.inside_forward
-        if inside and not own and not randomness.is_per_sample(event):
+        if inside and not own and not randomness.is_per_sample(event, run):
             drawn.setdefault(event.node, set()).update(randomness.libraries_of(event, run))
             sites[event.node] = Site(event.source, event.node)
     return libraries.difference(*(drawn[site.node] for site in deciding(sites.values(), run)))
@@ -204,7 +204,7 @@ def _are_known(sizes: list[ast.expr], run: Interpreter, most: float) -> bool:
 def _is_met_by_all(event: Event, run: Interpreter, alone: frozenset[ast.AST], training: Collection[ast.AST]) -> bool:
     """Whether all ranks draw there, equally often: no worker of a loader, no branch that goes by a rank's samples. They
     go through loops that are ``training`` equally often."""
-    if event.on_one_rank or regions.within(event, alone) or randomness.is_per_sample(event):
+    if event.on_one_rank or regions.within(event, alone) or randomness.is_per_sample(event, run):
         return False
     return come_alike(event, run, training)
 
