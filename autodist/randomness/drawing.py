@@ -91,8 +91,7 @@ def _stands_in(source: Source, node: ast.expr) -> bool:
 
 def is_per_sample(event: Event, run: Interpreter) -> bool:
     """Whether something happens while one sample is read, or a worker starts: ranks may differ there."""
-    names = {getattr(call.function.node, "name", "") for call in event.calls}
-    return not names.isdisjoint(("__getitem__", "__iter__")) or run.runs.draws.is_read(event.node)
+    return is_of_sampler(event) or run.runs.draws.is_read(event.node)
 
 
 def libraries_of(event: Event, run: Interpreter) -> set[str]:

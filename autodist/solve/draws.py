@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from autodist.catalog import ANY_GENERATOR, RANDOM_ROLES, Catalog
-from autodist.placement import Shard
+from autodist.placement import Replicate, Shard
 from autodist.placement.placements import Placements
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure
 from autodist.solve.steps import given, steps_of
@@ -33,10 +33,13 @@ TOLD = RANDOM_ROLES | {"random_transform", "dropout"}
 """What draws in a step by what it is called."""
 SETTING = ("set_transform", "with_transform")
 """Methods by which a data set of a library is told what to run for each sample."""
-INTERNAL = frozenset("object function loader data range process builtins operator generator closure worker".split())
+INTERNAL = frozenset(
+    "object function loader data range process builtins operator generator closure worker list module".split()
+)
 """The beginnings of the names of operations that are those of no library that may draw."""
 DATA = frozenset("loader sampler batch_sampler".split())
 READING = ("read", "collate")
+DECIDING = ("branch", "loop")
 
 
 @dataclass(frozen=True)
@@ -105,15 +108,26 @@ class Draws:
         """What is done while the samples of a loader are read and put together."""
         return self._run_by(self.made_at(loader, training=training), READING[stream:])
 
+    def is_met_by_all(self, node: ast.AST, placements: Placements) -> bool:
+        """Whether all ranks come to a call, equally often: no condition or loop around it goes by a rank's samples, and
+        no library calls the function that it stands in."""
+        operations = [each for each in self._program.operations if each.node is node]
+        by_libraries = {each.node for each in self._program.operations if each.name == "callback"}
+        around = {region for each in operations for region in self.around(each.region)}
+        alike = (placements.value(each.subject) in (None, Replicate()) for each in around if each.kind in DECIDING)
+        called = any(each.kind == "call" and each.node in by_libraries or reads_samples(each) for each in around)
+        return bool(operations) and not called and placements.sample_loops.isdisjoint(around) and all(alike)
+
     def is_read(self, node: ast.AST) -> bool:
         """Whether a call is made for single samples that loaders read, or as their workers begin, and nowhere else."""
         return self._read_at.get(node, False)
 
     @cached_property
     def _read_at(self) -> Mapping[ast.AST, bool]:
+        within = {each: each.is_within(reads_samples) for each in {op.region for op in self._program.operations}}
         found: dict[ast.AST, bool] = {}
         for each in self._program.operations:
-            found[each.node] = found.get(each.node, True) and each.region.is_within(reads_samples)
+            found[each.node] = found.get(each.node, True) and within[each.region]
         return found
 
     def beginning(self, loader: ast.AST) -> list[Operation]:
@@ -192,11 +206,10 @@ class Draws:
         """The names of libraries by which an operation is known, and of objects of libraries that it may call."""
         if isinstance(operation.owner, Object) and operation.owner.cls is None:
             return [each.name for each in _held(operation.owner)]
-        root, _, rest = operation.name.partition(".")
         told = operation.name in ("sample", "call")  # of what a library has made: `make_dataset("train")`
         made = operation.inputs[0].operations if told and operation.inputs else ()
-        names = [each.name for each in made if not each.is_tensor]
-        return [*names, operation.name] if rest and root not in INTERNAL else names
+        names = [*(each.name for each in made if not each.is_tensor), operation.name]
+        return [each for each in names if "." in each and each.partition(".")[0] not in INTERNAL]
 
     def _named(self, names: Iterable[str], operation: Operation) -> list[Draw]:
         return [
