@@ -12,14 +12,14 @@ import math
 from collections.abc import Collection, Iterator
 
 from autodist import randomness, regions
-from autodist.augmentation import FILLING
 from autodist.interpreter import Event, Interpreter
 from autodist.origins import upstream
 from autodist.script import Site
+from autodist.solve.draws import FILLING
 from autodist.source import Source, last_name
 from autodist.values import NOTHING, Draw, Object
 
-SIZED = frozenset("rand randn randint normal".split())
+SIZED = frozenset("rand randn randperm randint normal".split())
 """What is told by numbers how much it draws."""
 SAMPLING = frozenset(["sample", "rsample"])
 EMPTY = frozenset("empty zeros ones tensor Tensor FloatTensor LongTensor".split())
@@ -76,7 +76,8 @@ def orders(
             continue  # noise for a rank's own samples
         if not any(loop.node in training for loop in event.loops) or _is_shown_only(event, run):
             continue
-        if not isinstance(node, ast.Call):
+        many = (isinstance(each, (ast.ListComp, ast.GeneratorExp)) for each in event.source.ancestors(node))
+        if not isinstance(node, ast.Call) or any(many):  # as many broadcasts as there are rows
             return None
         found[node] = Site(event.source, node)
     events = [e for kind in randomness.DRAWS for e in run.of(kind) if e.node in found]
@@ -109,7 +110,7 @@ def undecided(libraries: frozenset[str], run: Interpreter) -> frozenset[str]:
     for event in (each for kind in randomness.DRAWS for each in run.of(kind)) if libraries else ():
         own = isinstance(event.node, ast.expr) and not run.is_alike(event.node)
         inside = any(loop.node in training for loop in event.loops) and not event.inside_forward
-        if inside and not own and not randomness.is_per_sample(event):
+        if inside and not own and not randomness.is_per_sample(event, run):
             drawn.setdefault(event.node, set()).update(randomness.libraries_of(event, run))
             sites[event.node] = Site(event.source, event.node)
     return libraries.difference(*(drawn[site.node] for site in deciding(sites.values(), run)))
@@ -189,7 +190,9 @@ def _has_known_size(node: ast.Call, run: Interpreter, most: float = math.inf) ->
     if name not in SIZED:
         return False
     sizes = [each.value for each in node.keywords if each.arg == "size"]
-    given = node.args if name in ("rand", "randn") else node.args[1:] if name == "randint" else node.args[2:]
+    given = (
+        node.args if name in ("rand", "randn", "randperm") else node.args[1:] if name == "randint" else node.args[2:]
+    )
     if name in ("randint", "normal") and not [*sizes, *given]:
         return False
     return _are_known([*sizes, *given], run, most)
@@ -204,29 +207,27 @@ def _are_known(sizes: list[ast.expr], run: Interpreter, most: float) -> bool:
 def _is_met_by_all(event: Event, run: Interpreter, alone: frozenset[ast.AST], training: Collection[ast.AST]) -> bool:
     """Whether all ranks draw there, equally often: no worker of a loader, no branch that goes by a rank's samples. They
     go through loops that are ``training`` equally often."""
-    if event.on_one_rank or regions.within(event, alone) or randomness.is_per_sample(event):
+    if event.on_one_rank or regions.within(event, alone) or randomness.is_per_sample(event, run):
         return False
     return come_alike(event, run, training)
 
 
 def come_alike(event: Event, run: Interpreter, training: Collection[ast.AST]) -> bool:
     """Whether no condition or loop around an event, or around the calls that lead there, goes by a rank's samples."""
-    if any(call.node is None for call in event.calls):
+    if any(call.node is None for call in event.calls) and not run.runs.draws.is_met_by_all(event.node, run.placements):
         return False
     chain = [(call.source, call.node) for call in event.calls if call.node is not None] + [(event.source, event.node)]
-    return not any(_goes_by_rank(source, node, run, training, calls=node is not event.node) for source, node in chain)
+    return not any(_goes_by_rank(source, node, run, training) for source, node in chain)
 
 
-def _goes_by_rank(
-    source: Source, node: ast.AST, run: Interpreter, training: Collection[ast.AST], *, calls: bool
-) -> bool:
-    """Whether a rank's samples say whether, or how often, something is run; ``calls`` unless it draws itself."""
+def _goes_by_rank(source: Source, node: ast.AST, run: Interpreter, training: Collection[ast.AST]) -> bool:
+    """Whether a rank's samples say whether, or how often, something is run."""
     inner = node
     for around in source.ancestors(node):
         asked: list[ast.expr] = []
         match around:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
-                return isinstance(around, ast.Lambda)
+                break
             case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
                 if isinstance(around, ast.While) and around not in training and _goes_by_length([test], source, run):
                     return True
@@ -237,13 +238,11 @@ def _goes_by_rank(
                 if around not in training and _goes_by_length(_counts(through), source, run):
                     return True
                 asked = [through] if inner is not through and _counts_rows(through, run) else []
-            case ast.ListComp(generators=generators) | ast.GeneratorExp(generators=generators) if calls and (
-                isinstance(around, ast.ListComp) or _is_exhausted(around, source)
-            ):
+            case ast.GeneratorExp() if not _is_exhausted(around, source):
+                return True  # as many as are asked for
+            case ast.ListComp(generators=generators) | ast.GeneratorExp(generators=generators):
                 asked = [each.iter for each in generators if each.iter is not inner and _counts_rows(each.iter, run)]
                 asked += [test for each in generators for test in each.ifs]
-            case ast.ListComp() | ast.GeneratorExp():
-                return True  # a number at a time, or as many as are asked for
         if not all(map(run.is_alike, asked)):
             return True
         inner = around

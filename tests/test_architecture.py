@@ -24,12 +24,12 @@ LAYERS = """
     footprint | parting | preemption | ranks
     common_draws
     naming | randomness | searching | turns | hooks | unwraps | optimizers
-    seeding | worker_seeds
+    seeding
     averaging | previews | resizing | while_importing
     fsdp
     accumulation
     losses
-    lifting | metrics | waiting | answers | augmentation
+    lifting | metrics | waiting | answers
     origins | models | launchers | borrowed | frameworks
     regions
     temporary
@@ -118,7 +118,7 @@ MANIFEST = """
 
 RANDOMNESS = """
     apart | order_seeds
-    own_noise | kept
+    own_noise
     orders
     dropping
     drawing
@@ -191,7 +191,8 @@ SOLVE = """
     search
     facts
     layouts
-    sources | demands | learned
+    sources | demands | learned | generators
+    draws
     batches | alone | written | stores | sides
     sizes | steps | parameters
 """

@@ -22,7 +22,6 @@ from autodist import (
     unwraps,
     waiting,
     while_importing,
-    worker_seeds,
 )
 from autodist.accumulation import deferrals
 from autodist.analyze.batch_sizes import whole_and_shared
@@ -219,16 +218,17 @@ def assembled(
     decided = {decision.node for decision in decisions}
     decisions += tuple(each for each in noisy or () if apart and each.node not in decided)
     taken_over = {site.node for site in common}
-    own_generators = list(worker_seeds.by_generator(loaders, run))
+    read_apart = [each.object.node for each in loaders if not each.iterable]  # workers of a stream must draw alike
+    own_generators = [each for each in loaders if randomness.seeds_workers(each, run)]
     for_all = () if is_distributed(run) else tuple(randomness.drawn_for_all(run, apart, dealt, shares))
     batch_sizes = [site for site in batch_sizes if all(site.node not in each.divided for each in for_all)]
-    of_samples = {} if is_distributed(run) else randomness.generators_of_samples(loaders, run)
+    of_samples = [] if is_distributed(run) else randomness.generators_of_samples(loaders, run)
     kept, kept_alike = ((), ()) if is_distributed(run) else randomness.kept_generators(loaders, of_samples, run)
     apart_seeds = [
         randomness.seeds_of(event)
         for event in run.of("unseeded")
-        if not event.loops and not randomness.is_per_sample(event) and not randomness.reseeds(event)
-        if event.node not in of_samples
+        if not event.loops and not randomness.is_per_sample(event, run) and not randomness.reseeds(event)
+        if all(event.node is not each.node for each in of_samples)
     ]
     evaluating = [*evaluation_loaders(run, loaders)], [*evaluation_samplers(run, loaders)]
     shuffled = [*evaluating[0], *evaluating[1], *(Site(each.source, each.node) for each in loaders)]
@@ -332,9 +332,9 @@ def assembled(
         noise=varied,
         drawn_for_all=for_all,
         common_draws=common if apart else (),
-        sample_generators=tuple(Site(each.source, each.node) for each in of_samples.values()),
+        sample_generators=tuple(of_samples),
         kept_generators=kept,
-        worker_seeds=tuple(worker_seeds.alike(loaders, run)),
+        worker_seeds=tuple(Site(*each) for each in run.runs.generators.seeds_of_workers(read_apart)),
         worker_generators=tuple(Site(each.source, each.node) for each in own_generators if apart and not each.mixed),
         names_device=names_device(project),
         norms_in_lists=not is_distributed(run) and norms_in_lists(run, models),

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
-from autodist import augmentation, randomness
+from autodist import randomness
 from autodist.analyze.batch_sizes import shapes_tensors, told_sizes
 from autodist.analyze.launched import is_distributed
 from autodist.interpreter import Event, Interpreter, Plan
@@ -483,7 +483,7 @@ def drawn_alike(
     if is_distributed(run):
         return
     read = [(each.source, each.node) for each in randomness.augmented_alike(loaders, run, varied)]
-    read += [(d.source, d.node) for each in seeded_alike for d in augmentation.by_workers(each.object, run)]
+    read += [(d.source, d.node) for each in seeded_alike for d in run.runs.draws.by_workers(each.object.node)]
     found = ((each.source, each.node) for each in randomness.drawn_alike(run, varied, shared))
     own = ((each.source, each.node) for each in randomness.noise_of_own(run) if each.node not in shared)
     for source, node in [*found, *read, *own][:1]:

@@ -28,7 +28,7 @@ def unordered(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Unorde
     for event in run.of("ordered"):
         early = event.source is not run.project.entry and not event.calls
         called_back = any(call.node is None for call in event.calls)
-        if event.node in seen or event.on_one_rank or early or called_back or randomness.is_per_sample(event):
+        if event.node in seen or event.on_one_rank or early or called_back or randomness.is_per_sample(event, run):
             continue
         seen.add(event.node)
         parent = event.source.parents.get(event.node)

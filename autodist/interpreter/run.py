@@ -23,6 +23,8 @@ from autodist.placement.placements import Placements
 from autodist.placement.propagate import propagate
 from autodist.program import Operation, Program, held
 from autodist.project import Project
+from autodist.solve.draws import Draws as DrawsOfProgram
+from autodist.solve.generators import Generators
 from autodist.solve.layouts import Layout, layouts
 from autodist.solve.sources import sources
 from autodist.spread import Spread
@@ -195,6 +197,16 @@ class Runs:
         if not self._traced.complete:
             raise Unfinished(self._kept[0])
         return self._traced
+
+    @cached_property
+    def draws(self) -> DrawsOfProgram:
+        """What the program draws random numbers for."""
+        return DrawsOfProgram(self.program, self._catalog)
+
+    @cached_property
+    def generators(self) -> Generators:
+        """The generators that it makes."""
+        return Generators(self.program, self.draws)
 
     @cached_property
     def layouts(self) -> Mapping[ast.AST, Layout]:

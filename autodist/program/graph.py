@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from autodist.program.values import EMPTY, Value
 from autodist.source import Source
 
-RegionKind: TypeAlias = Literal["module", "call", "loop", "branch", "with", "try"]
+RegionKind: TypeAlias = Literal["module", "call", "loop", "branch", "with", "try", "read", "collate", "worker"]
 
 
 def gives_tensors(name: str, inputs: Sequence[Value]) -> bool:
@@ -28,6 +28,8 @@ DRAWN = "loader.sampler.length"
 """The name of how many samples a loader's sampler draws: each rank's own number, once they are shared out."""
 CHOSEN = "loader.sampler.choice"
 """The name of what a sampler or a subset draws by: all ranks are to read the samples that one process does."""
+WORKER = "worker.number"
+"""The name of the number that a worker of a loader has: those of all ranks count from 0."""
 TENSOR_ROOTS = ("torch.", "numpy.", "loader.", "sample", "torchvision.", "einops.", "callback", "data.index")
 """The beginnings of the names of operations that give tensors or arrays, or what holds such."""
 FUNCTION = "torch.autograd.Function"
@@ -47,8 +49,8 @@ THROUGH = ("operator.", "getitem", "setitem", "iterate", "call", "object.", "bui
 @dataclass(eq=False)
 class Region:
     """A part of the program that runs as a whole: a module, a call of a function, the body of a loop or of a branch, a
-    ``with`` or ``try`` block. ``subject`` is what decides over it: the test, what is looped over, the context manager.
-    """
+    ``with`` or ``try`` block, and what a loader runs: to read a sample, to lay samples together, as a worker begins.
+    ``subject`` is what decides over it: the test, what is looped over, the context manager, the loader."""
 
     kind: RegionKind
     source: Source
@@ -81,8 +83,8 @@ class Region:
         return any(getattr(each, "name", "") == FUNCTION for things in withs for each in things)
 
     @property
-    def loops(self) -> frozenset[Region]:
-        """The loops around it, whichever way leads there."""
+    def everywhere(self) -> frozenset[Region]:
+        """The region and those around it, whichever way leads there."""
         found: set[Region] = set()
         pending: list[Region] = [self]
         while pending:
@@ -90,7 +92,26 @@ class Region:
             if each not in found:
                 found.add(each)
                 pending += [each.parent, *each.others] if each.parent is not None else each.others
-        return frozenset(each for each in found if each.kind == "loop")
+        return frozenset(found)
+
+    def is_within(self, inside: Callable[[Region], bool]) -> bool:
+        """Whether each way that leads there goes through one of some regions."""
+        pending: list[Region] = [self]
+        seen: set[Region] = set()
+        while pending:
+            each = pending.pop()
+            if each in seen or inside(each):
+                continue
+            if each.parent is None:
+                return False
+            seen.add(each)
+            pending += [each.parent, *each.others]
+        return True
+
+    @property
+    def loops(self) -> frozenset[Region]:
+        """The loops around it, whichever way leads there."""
+        return frozenset(each for each in self.everywhere if each.kind == "loop")
 
 
 @dataclass(eq=False)

@@ -2,7 +2,8 @@
 
 `drawing.py` finds what draws, and from which generator; `dropping.py` the models that drop out, `orders.py` what
 samplers and steps draw for the order of samples, `order_seeds.py` the seed that it follows, `own_noise.py` what is
-drawn for a rank's own, `kept.py` the generators that data sets keep. `apart.py` says where ranks may go apart.
+drawn for a rank's own. `apart.py` says where ranks may go apart. What is drawn for the samples that loaders read, and
+from generators of the script's own, the program graph tells (`solve/draws.py`, `solve/generators.py`).
 """
 
 from autodist.randomness.apart import diverge, draws_data, drops_alike, left_seeded, picked_apart, sees_all
@@ -18,7 +19,6 @@ from autodist.randomness.drawing import (
     seeded,
     seeds_of,
 )
-from autodist.randomness.kept import kept_generators
 from autodist.randomness.order_seeds import order_seeds
 from autodist.randomness.orders import ordering, parted_orders, picks_of_all, unseeded_samplers, with_shared_order
 from autodist.randomness.own_noise import (
@@ -26,8 +26,10 @@ from autodist.randomness.own_noise import (
     drawn_alike,
     drawn_for_all,
     generators_of_samples,
+    kept_generators,
     noise,
     noise_of_own,
+    seeds_workers,
 )
 
 __all__ = [
@@ -57,6 +59,7 @@ __all__ = [
     "reseeds",
     "seeded",
     "seeds_of",
+    "seeds_workers",
     "sees_all",
     "unseeded_samplers",
     "with_shared_order",

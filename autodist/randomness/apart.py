@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator
 
-from autodist import augmentation, regions
+from autodist import regions
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.models import Keys, keys, optimized_by, optimized_modules, parts, unused, unwrapped
 from autodist.origins import roots
@@ -26,6 +26,7 @@ from autodist.randomness.dropping import drop_inside, drops, has_masks
 from autodist.randomness.orders import drawn_beside_torch, picks_of_all
 from autodist.randomness.own_noise import adds_noise, augmenting, augmenting_workers
 from autodist.script import Apart, Loader, Model
+from autodist.solve.draws import Draw
 from autodist.values import (
     NOTHING,
     Items,
@@ -136,7 +137,7 @@ def decides(run: Interpreter, common: Collection[ast.AST] = ()) -> bool:
     drawn = {
         event.node
         for event in draw_events(run)
-        if not event.inside_forward and not is_per_sample(event) and "torch" in libraries_of(event, run)
+        if not event.inside_forward and not is_per_sample(event, run) and "torch" in libraries_of(event, run)
         if event.node not in common
         if any(loop.node in training for loop in event.loops)
     }
@@ -291,18 +292,18 @@ def picked_apart(
             yield picking[event.node]
 
 
-def left_seeded(run: Interpreter) -> Iterator[tuple[Event, augmentation.Drawn]]:
+def left_seeded(run: Interpreter) -> Iterator[tuple[Event, Draw]]:
     """What loops around steps draw for all ranks from a generator that the data set of a loader has seeded by the
     samples that each rank has read, and where it does so."""
     training = {loop.node for event in run.of("backward") for loop in event.loops}
-    first: dict[str, tuple[Event, augmentation.Drawn]] = {}
+    first: dict[str, tuple[Event, Draw]] = {}
     for event in run.of("iterate"):
         for loader in drawn_from(event.value):
-            for seed in augmentation.seeding(loader, run) if run.shares_out(loader) else ():
+            for seed in run.runs.draws.seeding(loader.node) if run.shares_out(loader) else ():
                 first.setdefault(seed.library, (event, seed))
     for event in draw_events(run) if first else ():
         own = isinstance(event.node, ast.expr) and not run.is_alike(event.node)
-        if own or event.inside_forward or is_per_sample(event) or is_of_sampler(event) or is_dropout(event, run):
+        if own or event.inside_forward or is_per_sample(event, run) or is_of_sampler(event) or is_dropout(event, run):
             continue
         for iterated, seed in (first[each] for each in libraries_of(event, run) if each in first):
             shared = {loop.node for loop in event.loops} & {loop.node for loop in iterated.loops} & training

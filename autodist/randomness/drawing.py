@@ -89,10 +89,9 @@ def _stands_in(source: Source, node: ast.expr) -> bool:
     return node in others or isinstance(parent, ast.IfExp) and node is not parent.test
 
 
-def is_per_sample(event: Event) -> bool:
+def is_per_sample(event: Event, run: Interpreter) -> bool:
     """Whether something happens while one sample is read, or a worker starts: ranks may differ there."""
-    names = {getattr(call.function.node, "name", "") for call in event.calls}
-    return any(name in ("__getitem__", "__iter__", "__call__") or "worker" in name for name in names)
+    return is_of_sampler(event) or run.runs.draws.is_read(event.node)
 
 
 def libraries_of(event: Event, run: Interpreter) -> set[str]:

@@ -30,7 +30,7 @@ def order_seeds(
     """For each call of some ``sites`` that makes a loader or sampler, the seed of its order. ``seeded`` if the script
     itself seeds torch in any case: all ranks are seeded alike at the start otherwise. Ranks are seeded ``apart`` ahead
     of some loops; in some statements the others are ``waiting`` for rank 0, or it is ``alone``."""
-    seeds = [e for e in run.of("seed") if "torch" in libraries_of(e, run) and not is_per_sample(e) and _told(e)]
+    seeds = [e for e in run.of("seed") if "torch" in libraries_of(e, run) and not is_per_sample(e, run) and _told(e)]
     steady = [e for e in seeds if seeding.is_unconditional(e)]
     for site in sites:
         assert isinstance(site.node, ast.Call)

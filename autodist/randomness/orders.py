@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from autodist import augmentation
 from autodist.interpreter import Event, Interpreter
 from autodist.randomness.drawing import draw_events, is_dropout, is_of_sampler, is_per_sample, libraries_of, names_order
 from autodist.randomness.dropping import drops
@@ -43,11 +42,10 @@ def with_shared_order(loader: Loader, run: Interpreter, models: list[Model]) -> 
     training = {e.loops[0].node for e in run.of("backward") if e.loops}
     beside = {"torch"} if drops(models, run) else set()
     for event in draw_events(run):
-        if not is_of_sampler(event) and (is_per_sample(event) or event.loops and event.loops[0].node in training):
+        if not is_of_sampler(event) and (is_per_sample(event, run) or event.loops and event.loops[0].node in training):
             beside |= libraries_of(event, run)
-    beside |= {each.library for each in augmentation.collating(loader.object, run)}
-    beside |= {each.library for each in augmentation.per_sample(loader.object, run)}
-    beside |= augmentation.seeded_again(loader.object, run)
+    found, made = run.runs.draws, loader.object.node
+    beside |= {each.library for each in (*found.collating(made), *found.per_sample(made), *found.seeding(made))}
     return replace(
         loader,
         drawn_apart=frozenset(libraries & beside),

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
-from autodist import augmentation
 from autodist.interpreter import Event, Interpreter
 from autodist.origins import sized_like
 from autodist.randomness.drawing import (
@@ -24,7 +23,8 @@ from autodist.randomness.drawing import (
     names_order_of,
     seeded,
 )
-from autodist.script import Loader, Site, WholeNoise
+from autodist.script import Loader, SampleGenerator, Site, WholeNoise
+from autodist.solve.draws import Draw
 from autodist.tensors import operations
 from autodist.values import (
     NOTHING,
@@ -41,36 +41,32 @@ DRAWS_LIKE = frozenset(["rand_like", "randn_like", "randint_like"])
 def adds_noise(run: Interpreter, for_all: Collection[ast.AST]) -> bool:
     """Whether steps draw noise for the samples of a rank alone: `x + torch.randn(x.shape)`"""
     steps = (e for e in run.of("random") if any(loop.node in run.step_loops for loop in e.loops))
-    drawn = {event.node for event in steps if isinstance(event.node, ast.expr) and not is_per_sample(event)}
+    drawn = {event.node for event in steps if isinstance(event.node, ast.expr) and not is_per_sample(event, run)}
     return any(run.has_rows(node) for node in drawn if node not in for_all)
 
 
-def augmenting(loaders: Iterable[Loader], run: Interpreter) -> list[augmentation.Drawn]:
+def augmenting(loaders: Iterable[Loader], run: Interpreter) -> list[Draw]:
     """What a rank itself draws for the samples that it reads, from generators that all of them seed alike, or that a
     library has seeded."""
     at_times = {library for event in run.of("seed") for library in libraries_of(event, run)}  # `if args.seed:`
     alike = {"torch", "imgaug", *at_times, *seeded(run), *drawn(run)}
-    found = [each for loader in loaders for each in augmentation.per_sample(loader.object, run, loader.iterable)]
-    return [each for each in (*found, *in_steps(run)) if each.library in alike]
+    found = [each for loader in loaders for each in run.runs.draws.per_sample(loader.object.node, loader.iterable)]
+    return [each for each in (*found, *run.runs.draws.in_steps(run.placements)) if each.library in alike]
 
 
-def in_steps(run: Interpreter) -> Iterator[augmentation.Drawn]:
-    """What libraries draw for a rank's samples, before a model sees them or inside of it: `augment(images)`,
-    `drop_path(x, 0.1)`. What is made of outputs of a model is a loss or a metric."""
-    for node in [each for each in run.values if isinstance(each, ast.Call) and each in run.sources]:
-        inside = getattr(run.sources[node].home(node), "name", "") == "forward"
-        given = (each for each in node.args if inside or not run.values.get(each, NOTHING).models)
-        if any(map(run.has_rows, given)):
-            called = run.values.get(node.func, NOTHING)
-            yield from augmentation.drawn_on_tensors(called, run.sources[node], node, run)
-
-
-def augmenting_workers(loaders: Iterable[Loader], run: Interpreter) -> list[augmentation.Drawn]:
+def augmenting_workers(loaders: Iterable[Loader], run: Interpreter) -> list[Draw]:
     """What workers draw, whom torch seeds from the generator of their rank."""
-    return [each for loader in loaders for each in augmentation.by_workers(loader.object, run, loader.iterable)]
+    return [each for loader in loaders for each in run.runs.draws.by_workers(loader.object.node, loader.iterable)]
 
 
-def augmented_alike(loaders: Iterable[Loader], run: Interpreter, varied: frozenset[str]) -> list[augmentation.Drawn]:
+def seeds_workers(loader: Loader, run: Interpreter) -> bool:
+    """Whether a loader is given a generator, which begins alike on all ranks, and its workers draw."""
+    told = loader.object.argument("generator", 12)
+    given = told is not None and told.const is not None and not loader.iterable
+    return given and bool(run.runs.draws.by_workers(loader.object.node))
+
+
+def augmented_alike(loaders: Iterable[Loader], run: Interpreter, varied: frozenset[str]) -> list[Draw]:
     """What is drawn for the samples that ranks read, of generators that stay alike on all ranks: those of other
     libraries than the ``varied`` ones. Workers draw as torch has seeded them."""
     itself = [each for each in augmenting(loaders, run) if each.library not in varied]
@@ -86,7 +82,7 @@ def noise(run: Interpreter, shared: frozenset[ast.AST], loaders: Iterable[Loader
     deciding = {
         library
         for event in run.of("random_number")
-        if event.loops and event.loops[0].node in outer and not is_for_one_row(event) and not is_per_sample(event)
+        if event.loops and event.loops[0].node in outer and not is_for_one_row(event) and not is_per_sample(event, run)
         for library in libraries_of(event, run)
     }
     deciding |= _seeded_between(run, {loader.object for loader in loaders}, outer)
@@ -94,7 +90,7 @@ def noise(run: Interpreter, shared: frozenset[ast.AST], loaders: Iterable[Loader
     ordering = {library for loader in loaders for library in loader.drawn_apart}
     drawn: dict[str, bool] = dict.fromkeys(own - ordering, True)
     for event in (each for kind in DRAWS[:2] for each in run.of(kind)):
-        if not isinstance(event.node, ast.expr) or is_per_sample(event):
+        if not isinstance(event.node, ast.expr) or is_per_sample(event, run):
             continue
         inside = any(loop.node in steps for loop in event.loops)
         if not inside and not (event.loops and event.loops[0].node in outer and names_order_of(event)):
@@ -120,7 +116,7 @@ def _seeded_between(run: Interpreter, training: Collection[Object], outer: Colle
         if event.loops and event.loops[0].node in outer
         for loader in drawn_from(event.value)
         if loader not in training
-        for library in augmentation.seeded_again(loader, run)
+        for library in {each.library for each in run.runs.draws.seeding(loader.node, training=False)}
     }
 
 
@@ -136,7 +132,7 @@ def drawn_alike(run: Interpreter, varied: frozenset[str], shared: frozenset[ast.
         alone = not run.plan.draws and not seeded_there and not libraries_of(event, run).isdisjoint({"torch", "cuda"})
         sized = run.has_rows(event.node) and not alone and not is_dropout(event, run) or is_for_one_row(event)
         dealt = not shared.isdisjoint((event.node, *event.source.ancestors(event.node)))
-        if inside and sized and not dealt and not is_per_sample(event) and not libraries_of(event, run) <= varied:
+        if inside and sized and not dealt and not is_per_sample(event, run) and not libraries_of(event, run) <= varied:
             yield event
 
 
@@ -144,21 +140,32 @@ def noise_of_own(run: Interpreter) -> Iterator[Event]:
     """Where steps draw for a rank's samples from a generator of the script's own, which begins alike on all ranks."""
     steps = run.step_loops
     for event in (each for each in run.of("noise_drawn") if each.value.const is True):
-        if any(loop.node in steps for loop in event.loops) and not is_per_sample(event) and run.has_rows(event.node):
+        if (
+            any(loop.node in steps for loop in event.loops)
+            and not is_per_sample(event, run)
+            and run.has_rows(event.node)
+        ):
             yield event
 
 
-def generators_of_samples(loaders: Iterable[Loader], run: Interpreter) -> dict[ast.AST, Object]:
-    """The generators of the script's own from which the samples of training loaders alone are drawn, by the calls that
-    make them: they begin alike on all ranks. Not those of a module that is imported, before there is a group."""
-    ours = {each.object for each in loaders if not each.iterable}
-    found = {node: made for each in ours for node, made in augmentation.own_generators(each, run).items()}
-    others = {t for event in run.of("loader") for t in event.value.objects("loader")} - ours if found else set()
-    for loader in others:
-        for node in augmentation.own_generators(loader, run):
-            found.pop(node, None)
-    entry = run.project.entry
-    return {n: made for n, made in found.items() if made.source is entry or made.source.function(n) is not None}
+def generators_of_samples(loaders: Iterable[Loader], run: Interpreter) -> list[Site]:
+    """Where generators of the script's own are made from which the samples of training loaders alone are drawn: they
+    begin alike on all ranks. Not in a module that is imported, before there is a group."""
+    found = run.runs.generators.of_samples(each.object.node for each in loaders if not each.iterable)
+    made = [Site(each.source, each.node) for each in found if each.source is not None]
+    return [each for each in made if each.source is run.project.entry or each.source.function(each.node) is not None]
+
+
+def kept_generators(
+    loaders: Iterable[Loader], by_rank: Iterable[Site], run: Interpreter
+) -> tuple[tuple[SampleGenerator, ...], tuple[Site, ...]]:
+    """The generators that begin alike on all ranks, and from which samples of training loaders are drawn, besides those
+    that are seeded ``by_rank`` where they are made: such as can begin anew once their object has drawn all else, and
+    the others."""
+    settled = {*(each.node for each in by_rank), *(event.node for event in run.of("unseeded"))}
+    kept, left = run.runs.generators.kept([(each.object.node, each.iterable) for each in loaders], settled)
+    again = (SampleGenerator(e.source, e.made, e.source.code(e.name), e.last, e.seed) for e in kept)
+    return tuple(again), tuple(Site(source, node) for source, node in left)
 
 
 def drawn_for_all(
@@ -171,7 +178,7 @@ def drawn_for_all(
     for event in run.of("noise_drawn"):
         drawn.setdefault(event.node, []).append(event)
     for node, events in drawn.items():
-        if any(e.on_one_rank or is_per_sample(e) or is_for_one_row(e) for e in events):
+        if any(e.on_one_rank or is_per_sample(e, run) or is_for_one_row(e) for e in events):
             continue
         if not run.has_rows(node, always=True):
             continue

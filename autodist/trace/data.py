@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
-from autodist.program import BATCH, CHOSEN, EMPTY, FIELDS, SAMPLE, Operation, Value, constant, held, joined
+from autodist.program import BATCH, CHOSEN, EMPTY, FIELDS, SAMPLE, WORKER, Operation, Value, constant, held, joined
 from autodist.trace.attributes import ordered
 from autodist.trace.names import thing
-from autodist.trace.objects import Objects
-from autodist.trace.things import Frame, Function, Mapping, Object, Sequence, picked_by
+from autodist.trace.objects import Objects, called_by
+from autodist.trace.things import Frame, Mapping, Object, Sequence, picked_by
 
 TENSORS = "torch.utils.data.TensorDataset"
 HOLDING = ("Subset", "ConcatDataset", "ChainDataset")
@@ -20,7 +21,7 @@ class Data(Objects):
     """What going through loaders and data sets gives."""
 
     @cached_property
-    def _held_in(self) -> list[Object]:
+    def _held_in(self) -> list[Any]:
         """The data sets of others that a sample is read by way of."""
         return []
 
@@ -68,7 +69,10 @@ class Data(Objects):
         data = loader.argument("dataset", 0) or EMPTY
         place = loader.node
         self._choose(loader, data, node, frame)
-        sample = self.sample(data, place, frame)
+        with self.told_apart(loader):
+            self._begin_worker(loader, frame)
+            with self.within("read", place, frame, thing(loader)):
+                sample = self.sample(data, place, frame)
         collate = loader.argument("collate_fn", 7)
         whole = self.record(FIELDS, place, frame, [data], owner=loader, tag=("whole", loader))
         unseen = self._is_unseen(data)
@@ -79,12 +83,20 @@ class Data(Objects):
             given = self._collated(sample, loader, place, frame, ("sample",), SAMPLE)
             if given is EMPTY:
                 given = self.record(SAMPLE, place, frame, [data], owner=loader, tag=loader)
-            samples = self.sequence(place, None, given, "samples")
-            made = self.call(collate, place, frame, [samples], {})
+            with self.told_apart(loader), self.within("collate", place, frame, thing(loader)):
+                samples = self.sequence(place, None, given, "samples")
+                made = self.call(collate, place, frame, [samples], {})
             self.program.batches[place] = self.program.batches.get(place, EMPTY) | made
             return made or whole
         batch = self._collated(sample, loader, place, frame, ()) if not unseen else EMPTY
         return batch if batch is not EMPTY else whole
+
+    def _begin_worker(self, loader: Object, frame: Frame) -> None:
+        """What a loader runs as one of its workers begins."""
+        begin = loader.argument("worker_init_fn", 10)
+        if begin is not None and begin.things:
+            with self.within("worker", loader.node, frame, thing(loader)):
+                self.call(begin, loader.node, frame, [self.record(WORKER, loader.node, frame, owner=loader)], {})
 
     def laid_together(self, samples: Value, node: ast.AST, frame: Frame) -> Value:
         """What `default_collate` makes of a list of samples: a tensor of each of their fields."""
@@ -186,8 +198,21 @@ class Data(Objects):
             elif isinstance(each, (Sequence, Mapping)):
                 found |= self.element_of(each, node, frame)
         if data.operations:
-            found |= self.record("sample", node, frame, [Value(data.operations)])
+            raw = self.record("sample", node, frame, [Value(data.operations)])
+            for each in sorted(data.operations, key=lambda op: op.number):
+                self._read_by(each, called_by(each.operands) if self._is_data_set(each) else [], raw, node, frame)
+            found |= raw
         return found
+
+    def _read_by(self, owner: Any, held: Iterable[Any], raw: Value, node: ast.AST, frame: Frame) -> None:
+        """Run what a data set of a library was given to run for a sample, and read the data sets that it reads."""
+        if owner in self._held_in:
+            return
+        self._held_in.append(owner)
+        for each in held:
+            data = isinstance(each, Object) and ("dataset" in each.roles or each.cls and each.cls.find("__getitem__"))
+            self.sample(thing(each), node, frame) if data else self.call(thing(each), node, frame, [raw], {})
+        self._held_in.pop()
 
     def _sample_of(self, one: Object, node: ast.AST, frame: Frame) -> Value:
         if one.cls is not None and one.cls.find("__getitem__"):
@@ -207,10 +232,8 @@ class Data(Objects):
             found = self.sample(self.element(inner, node, frame) if listed else inner, node, frame)
             self._held_in.pop()
             return found
-        transform = one.keywords.get("transform", EMPTY)
         raw = self.record("sample", node, frame, [thing(one)], owner=one, tag=one)
-        if any(isinstance(each, (Object, Function)) for each in transform.things):  # its draws are those of samples
-            self.call(transform, node, frame, [raw], {})
+        self._read_by(one, called_by([*one.inputs, *one.keywords.values()]), raw, node, frame)
         return EMPTY
 
     def length(self, one: Object, node: ast.AST, frame: Frame) -> Value:

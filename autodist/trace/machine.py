@@ -173,6 +173,8 @@ class Machine(ABC):
         if region is None:
             region = Region(kind, frame.source, node, self.region, subject)
             self.context.regions[key] = region
+        if region.parent is not self.region:
+            region.others.add(self.region)
         region.subject = region.subject | subject
         region.quiet = region.quiet or kind == "with" and self.is_quiet(subject)
         around, guards = self.region, self.guards

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from collections.abc import Sequence as Row
 from typing import Any
 
 from autodist.program import EMPTY, FUNCTION, GRADIENT, Value, constant, held, joined
 from autodist.source import all_of
-from autodist.trace.attributes import PASSES
+from autodist.trace.attributes import PASSES, ordered
 from autodist.trace.calls import REST, Calls, Keywords
 from autodist.trace.names import thing
 from autodist.trace.things import Class, External, Frame, Function, Mapping, Method, Object, Partial, Sequence, Slot
@@ -158,6 +159,9 @@ class Objects(Calls):
             weights = {"weight": one.argument("weight", 0), "pos_weight": one.argument("pos_weight")}
             told = {name: Value(each.operations) for name, each in weights.items() if each is not None}
             keywords = {**keywords, **{name: each for name, each in told.items() if each.operations}}
+        for each in called_by([*one.inputs, *one.keywords.values()]) if not is_module(one) else ():
+            if isinstance(self._function_of(each), Function):
+                self.call(thing(each), node, frame, [], {"*": self.record("callback", node, frame)})
         return self.record(one.name, node, frame, inputs, keywords, owner=one, tag=one)
 
     def _in_sequence(self, one: Object, node: ast.AST, frame: Frame, inputs: Row[Value]) -> Value:
@@ -416,6 +420,18 @@ class Objects(Calls):
         if name in ("from_pretrained", "from_config"):
             return self.instantiate(cls, node, frame, inputs[:1], {})
         return self.record(f"{next(iter(cls.libraries), 'object')}.{name}", node, frame, inputs, keywords)
+
+
+def called_by(given: Iterable[Value]) -> list[Any]:
+    """What a library may call of what it is given, itself or in lists."""
+    found: dict[Any, None] = {}
+    pending = [*given]
+    while pending:
+        for each in ordered(pending.pop(0).things):
+            if isinstance(each, (Sequence, Mapping)) and each not in found:
+                pending += each.contents()
+            found[each] = None
+    return [each for each in found if isinstance(each, (Function, Method, Object, Partial))]
 
 
 def ordered_modules(value: Value) -> list[Object]:

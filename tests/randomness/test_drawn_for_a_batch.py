@@ -1,0 +1,145 @@
+"""Numbers that a step draws for its whole batch, in functions of any name: rank 0 draws them for all ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted, differences
+
+from autodist.verify.launch import Zygote
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+torch.manual_seed(1)
+
+
+class Shift:
+    def {method}(self, x):
+        if torch.rand(1).item() < 0.5:
+            x = x + 1.0
+        return x
+
+
+class Samples(Dataset):
+    def __init__(self):
+        self.x = torch.randn(64, 4)
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        return {read}, self.x[i].sum(0, keepdim=True)
+
+
+def {function}(gpu):
+    loader = DataLoader(Samples(), batch_size=8, shuffle=True)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.0), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    shift = Shift()
+    for epoch in range(2):
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model({called}), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+{function}(0)
+"""
+COMMON = "drawn_by_rank_zero(torch.rand(1))"
+
+
+@pytest.mark.parametrize(
+    ("method", "function", "called"),
+    [
+        ("shifted", "train", "shift.shifted(x)"),
+        ("__call__", "train", "shift(x)"),
+        ("shifted", "main_worker", "shift.shifted(x)"),
+        ("worker_shift", "run_worker", "shift.worker_shift(x)"),
+    ],
+)
+def test_functions_of_any_name(tmp_path: Path, zygote: Zygote | None, method: str, function: str, called: str) -> None:
+    text = SCRIPT.format(method=method, function=function, called=called, read="self.x[i]")
+    assert COMMON in converted(tmp_path, text)[0]
+    assert differences(tmp_path, zygote, text) is None
+
+
+def test_what_is_called_for_a_sample(tmp_path: Path) -> None:
+    text = SCRIPT.format(method="__call__", function="main_worker", called="x", read="Shift()(self.x[i])")
+    after, said = converted(tmp_path, text)
+    assert COMMON not in after and "AD702" in said
+
+
+STEP = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(1)
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.0), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+class Augmented:
+    def __init__(self, loader):
+        self.loader = loader
+        self.scaled = lambda x: x * torch.rand(1)
+
+    def __iter__(self):
+        for x, y in self.loader:
+            if torch.rand(1).item() < 0.5:
+                x = x.flip(-1)
+            yield x, y
+
+    def __getitem__(self, x):
+        return x + torch.rand(1)
+
+
+augmented = Augmented(loader)
+shifted = lambda x: x + torch.rand(1)
+for epoch in range(2):
+    for x, y in {batches}:
+        {drawn}
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("batches", "drawn", "common"),
+    [
+        ("loader", "a, b = [torch.rand(1).item() for _ in range(2)]\n        x = a * x + b", COMMON),
+        ("loader", "x = x * sum(torch.rand(1).item() for _ in range(3))", COMMON),
+        ("loader", "x = shifted(x)", COMMON),
+        ("loader", "x = augmented.scaled(x)", COMMON),
+        ("loader", "x = augmented[x]", COMMON),
+        ("loader", "x = x[:, torch.randperm(4)]", "drawn_by_rank_zero(torch.randperm(4))"),
+        ("augmented", "pass", COMMON),
+    ],
+)
+def test_ways_to_draw(tmp_path: Path, zygote: Zygote | None, batches: str, drawn: str, common: str) -> None:
+    text = STEP.format(batches=batches, drawn=drawn)
+    assert common in converted(tmp_path, text)[0]
+    assert differences(tmp_path, zygote, text) is None
+
+
+def test_conditions_on_a_batch(tmp_path: Path, zygote: Zygote | None) -> None:
+    """All ranks come to what is drawn, once what decides is made global."""
+    text = STEP.format(batches="loader", drawn="if x.mean() > 0:\n            x = augmented[x]")
+    after = converted(tmp_path, text)[0]
+    assert COMMON in after and "if reduce_mean(x.mean()) > 0:" in after
+    assert differences(tmp_path, zygote, text) is None
+
+
+def test_one_number_for_each_sample(tmp_path: Path) -> None:
+    """Ranks draw for their own."""
+    text = STEP.format(batches="loader", drawn="x = torch.stack([augmented[each] for each in x])")
+    assert COMMON not in converted(tmp_path, text)[0]
