@@ -23,7 +23,7 @@ LAYERS = """
     analyze
     footprint | parting | preemption | ranks
     common_draws
-    naming | randomness | searching | turns | hooks | unwraps | optimizers
+    naming | randomness | searching | turns | unwraps | optimizers
     seeding | worker_seeds
     averaging | previews | resizing | while_importing
     fsdp
@@ -215,7 +215,7 @@ ANALYZE = """
     analysis
     assembling | refusals
     evaluation | picked | reductions
-    beginning | going_apart | handmade | loaders | losses | measured | modules
+    beginning | going_apart | handmade | hooks | loaders | losses | measured | modules
     batch_sizes | checkpoints | devices | numbering | sets | squeezed
     launched
     device_numbers | group

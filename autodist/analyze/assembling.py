@@ -9,7 +9,6 @@ from dataclasses import replace
 from autodist import (
     answers,
     averaging,
-    hooks,
     lifting,
     metrics,
     naming,
@@ -25,6 +24,7 @@ from autodist import (
     worker_seeds,
 )
 from autodist.accumulation import deferrals
+from autodist.analyze import hooks
 from autodist.analyze.batch_sizes import whole_and_shared
 from autodist.analyze.beginning import (
     downloads,
@@ -182,7 +182,7 @@ def assembled(
     concerns += [*amplified_in_part(run), *unscaled, *gradients_alone(run)]
     concerns += penalties_alone(run, models) if not run.plan.bare else ()
     concerns += [*hooks.reentrant(run), *hooks.bent(run)] if not is_distributed(run) else ()
-    concerns += hooks.concerns(run, models) if run.plan.bare or not is_distributed(run) else ()
+    concerns += hooks.concerns(run) if run.plan.bare or not is_distributed(run) else ()
     prefixed = list(prefixed_keys(run, models))
     concerns += lost_prefixes(prefixed)
     concerns += turns.concerns(loaders)

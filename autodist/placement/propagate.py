@@ -40,7 +40,7 @@ from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.sizes import AGAIN
 from autodist.placement.subscripts import subscript
 from autodist.placement.transfer import BETWEEN, transfer
-from autodist.program import DRAWN, FUNCTION, GRADIENT, SAMPLE, Operation, Program, Value, closure, held, joined
+from autodist.program import DRAWN, FUNCTION, GRADIENT, HOOKED, SAMPLE, Operation, Program, Value, closure, held, joined
 from autodist.trace.things import Listing
 
 MOST_AXES = 5
@@ -191,6 +191,13 @@ class _Propagation(Opaque):
         if operation.name == GRADIENT:  # those of a mean over a rank's samples are N times those of the batch's
             of = self._operand(operation.inputs[0])
             scaled = times(of, 1) if isinstance(of, Shard) else of and Replicate()
+            return (of if isinstance(of, PerRank) else scaled), self._found.size(operation.inputs[0])
+        if operation.name == HOOKED:  # that of a parameter is of this rank's samples, and averaged later
+            if operation.owner is not None:
+                return Shard(0, 1), None
+            of = self._operand(operation.inputs[0])
+            whole = Partial("mean", ROWS) if isinstance(of, Replicate) else of and Replicate()
+            scaled = times(of, 1) if isinstance(of, Shard) else whole
             return (of if isinstance(of, PerRank) else scaled), self._found.size(operation.inputs[0])
         if operation.name == "torch.Tensor.grad":
             found, sizes = self._gradient(operation, self._losses_of(operation.inputs[0]), operation.inputs[0])

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from autodist.program.values import EMPTY, Value
 from autodist.source import Source
 
-RegionKind: TypeAlias = Literal["module", "call", "loop", "branch", "with", "try"]
+RegionKind: TypeAlias = Literal["module", "call", "loop", "branch", "with", "try", "hook"]
 
 
 def gives_tensors(name: str, inputs: Sequence[Value]) -> bool:
@@ -33,6 +33,8 @@ TENSOR_ROOTS = ("torch.", "numpy.", "loader.", "sample", "torchvision.", "einops
 FUNCTION = "torch.autograd.Function"
 GRADIENT = f"{FUNCTION}.gradient"
 """The name of what such a function's own backward pass is given."""
+HOOKED = "gradient.hooked"
+"""The name of what a function is given that a backward pass calls with a gradient."""
 VIEWS = frozenset(
     "getitem data detach view view_as reshape flatten ravel unflatten squeeze unsqueeze t T mT H mH transpose permute "
     "swapaxes swapdims movedim moveaxis expand narrow select diagonal numpy from_numpy asarray as_tensor real".split()
@@ -47,7 +49,8 @@ THROUGH = ("operator.", "getitem", "setitem", "iterate", "call", "object.", "bui
 @dataclass(eq=False)
 class Region:
     """A part of the program that runs as a whole: a module, a call of a function, the body of a loop or of a branch, a
-    ``with`` or ``try`` block. ``subject`` is what decides over it: the test, what is looped over, the context manager.
+    ``with`` or ``try`` block, a function that a backward pass calls. ``subject`` is what decides over it: the test, what
+    is looped over, the context manager.
     """
 
     kind: RegionKind
@@ -79,6 +82,11 @@ class Region:
         """Whether it is a pass of a `torch.autograd.Function`, through which no gradients flow otherwise."""
         withs = [each.subject.things for each in self.around() if each.kind == "with"]
         return any(getattr(each, "name", "") == FUNCTION for things in withs for each in things)
+
+    @property
+    def in_hook(self) -> bool:
+        """Whether a backward pass runs it, with a gradient: `x.register_hook(function)`"""
+        return any(each.kind == "hook" for each in self.around())
 
     @property
     def loops(self) -> frozenset[Region]:

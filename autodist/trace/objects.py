@@ -9,7 +9,7 @@ from typing import Any
 from autodist.program import EMPTY, FUNCTION, GRADIENT, Value, constant, held, joined
 from autodist.source import all_of
 from autodist.trace.attributes import PASSES
-from autodist.trace.calls import REST, Calls, Keywords
+from autodist.trace.calls import GRADIENT_HOOKS, REST, Calls, Keywords
 from autodist.trace.names import thing
 from autodist.trace.things import Class, External, Frame, Function, Mapping, Method, Object, Partial, Sequence, Slot
 
@@ -354,6 +354,8 @@ class Objects(Calls):
         if name in ("register_buffer", "register_parameter") and len(inputs) > 1:
             self.bind(one, one.attributes, inputs[0].constant or "buffer", inputs[1])
             return constant(None)
+        if name in GRADIENT_HOOKS:
+            self.hooked(one, thing(one), node, frame, inputs)
         if name in HOOKS and inputs:
             before = one.attributes.get(("hook", name))
             self.bind(one, one.attributes, ("hook", name), inputs[0] | (before.value if before is not None else EMPTY))
