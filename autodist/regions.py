@@ -10,6 +10,7 @@ from typing import NamedTuple
 from autodist import temporary
 from autodist.interpreter import TESTING_FILES, Event, Interpreter, once_a_run
 from autodist.script import Site
+from autodist.solve import paths
 from autodist.source import Source, all_of, last_name, walk
 from autodist.spread import RANK
 from autodist.values import NOTHING, External, Function, Object, drawn_from
@@ -710,35 +711,16 @@ def _may_exist(node: ast.AST) -> bool:
 def _lies_in(event: Event, other: Event, run: Interpreter) -> bool:
     """Whether a folder is made inside another one, which rank 0 alone makes: a rank that came there first would make
     that, too, and rank 0 would find it there. `(out / "weights").mkdir(parents=True, exist_ok=True)`, `out.mkdir()`"""
-    outer = _folder(other, run)
-    inner = _folder(event, run)
-    begins = run.values.get(outer, NOTHING).const
-    path = run.values.get(inner, NOTHING).const
-    if isinstance(begins, str) and isinstance(path, str):
-        return f"{path}/".startswith(f"{begins.rstrip('/')}/")
-    paths = _paths(inner, event.source)
-    for call in reversed(event.calls):
-        given = call.given()
-        paths |= {path for name in given.keys() & paths for path in _paths(given[name], call.source)}
-    return ast.unparse(outer) in paths
+    inner, outer = (paths.spelled(run.runs.program.at(folder(each, run))) for each in (event, other))
+    return any(f"{path}/".startswith(f"{begins.rstrip('/')}/") for path in inner for begins in outer)
 
 
-def _folder(event: Event, run: Interpreter) -> ast.expr:
+def folder(event: Event, run: Interpreter) -> ast.expr:
     """The path of the folder that a call makes: `os.makedirs(path)`, `path.mkdir()`."""
     assert isinstance(event.node, ast.Call)
     if is_method(event.node, run) and isinstance(event.node.func, ast.Attribute):
         return event.node.func.value
     return event.node.args[0] if event.node.args else event.node.func
-
-
-def _paths(node: ast.expr, source: Source, depth: int = 4) -> set[str]:
-    """The expressions that a path is put together from, as they are written."""
-    parts = list(all_of(node, ast.expr))
-    found = {ast.unparse(each) for each in parts if not isinstance(each, ast.Constant)}
-    read = {ast.unparse(each) for each in parts if isinstance(each, (ast.Name, ast.Attribute))} if depth else set()
-    bound = (each for each in walk(source.home(node)) if isinstance(each, ast.Assign))
-    made = [each.value for each in bound if not read.isdisjoint(map(ast.unparse, each.targets))]
-    return found.union(*(_paths(each, source, depth - 1) for each in made))
 
 
 def _needs_guard(event: Event, run: Interpreter) -> bool:

@@ -5,45 +5,27 @@ from collections.abc import Iterator
 from autodist.rule import Context, Example, Finding, rule
 from autodist.script import TrainingScript
 
+REFUSED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 4))
+loader = DataLoader(train_set, batch_size=8, shuffle=True)
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+for epoch in range(2):
+    for x, y in loader:
+        similarity = nn.functional.dropout(model(x) @ model(y).T)
+        loss = nn.functional.cross_entropy(similarity, torch.arange(len(x)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
 EXAMPLES = [
-    Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 4))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 2)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                similarity = nn.functional.dropout(model(x) @ model(y).T)
-                loss = nn.functional.cross_entropy(similarity, torch.arange(len(x)))
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
-        after="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 4))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 2)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                similarity = nn.functional.dropout(model(x) @ model(y).T)
-                loss = nn.functional.cross_entropy(similarity, torch.arange(len(x)))
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
-    ),
+    Example(before=REFUSED, after=REFUSED),
     Example(
         before="""\
         import torch

@@ -192,7 +192,7 @@ SOLVE = """
     layouts
     sources | demands | learned
     batches | alone | written | stores | sides
-    sizes | steps | parameters
+    sizes | steps | parameters | paths
 """
 
 OPERATIONS = """

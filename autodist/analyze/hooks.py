@@ -66,7 +66,7 @@ def steps_within_backward(run: Interpreter) -> Concern | None:
 def reentrant(run: Interpreter) -> Iterator[Concern]:
     """Functions with a backward pass of their own that runs another one, as of reversible layers: the wrapper is told
     twice of the gradients of their parameters."""
-    for effect in run.runs.program.of("backward"):
+    for effect in run.runs.program.of("backward", "autograd_backward"):
         if effect.region.has_own_backward:
             message = (
                 "runs a backward pass within a backward pass, which would tell the wrapper twice that a gradient "

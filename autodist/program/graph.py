@@ -49,8 +49,8 @@ THROUGH = ("operator.", "getitem", "setitem", "iterate", "call", "object.", "bui
 @dataclass(eq=False)
 class Region:
     """A part of the program that runs as a whole: a module, a call of a function, the body of a loop or of a branch, a
-    ``with`` or ``try`` block, a function that a backward pass calls. ``subject`` is what decides over it: the test, what
-    is looped over, the context manager.
+    ``with`` or ``try`` block, a function that a backward pass calls. ``subject`` is what decides over it: the test,
+    what is looped over, the context manager.
     """
 
     kind: RegionKind

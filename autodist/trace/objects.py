@@ -28,6 +28,8 @@ ALIASES = frozenset(
 """What gives the module that it is given, as far as its passes go."""
 HOOKS = ("register_forward_pre_hook", "register_forward_hook")
 """Methods that give a module functions to run before its passes, and behind them."""
+FUNCTIONS = frozenset([FUNCTION, "torch.autograd.function.Function"])
+"""The class of functions with a backward pass of their own, by its names."""
 PARAMETERS = frozenset("parameters named_parameters buffers named_buffers state_dict".split())
 
 
@@ -402,7 +404,7 @@ class Objects(Calls):
     def class_method(
         self, cls: Class, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
     ) -> Value:
-        if name == "apply" and FUNCTION in cls.libraries:
+        if name == "apply" and not FUNCTIONS.isdisjoint(cls.libraries):
             ctx = Object(node, self.guards, name="torch.autograd.function.FunctionCtx")
             ctx = self.make(node, lambda n, g: ctx, "ctx")
             with self.within("with", node, frame, thing(External(FUNCTION))):  # whose gradients are those of `backward`
