@@ -65,7 +65,7 @@ def writes(
             ):
                 continue
             statement = source.statement(node)
-            if _is_handed_back(event, statement) or _keeps_result(event, statement):
+            if _is_asked_for_nothing(event, statement, run):
                 guards.setdefault(statement, Site(source, statement))
             noted = event.kind == "tracker" and isinstance(node, ast.Subscript)  # `run["epochs"] = 3`
             if (noted or isinstance(statement, ast.Expr)) and not is_quiet_file(source, node, run):
@@ -92,33 +92,18 @@ def folders(run: Interpreter) -> Iterator[Site]:
             yield Site(event.source, event.node)
 
 
-def _is_handed_back(event: Event, statement: ast.stmt) -> bool:
-    """`return imsave(path, image)` at the end of a function, of which nobody wants the result."""
-    if not isinstance(statement, ast.Return) or statement.value is not event.node or not event.calls:
+def _is_asked_for_nothing(event: Event, statement: ast.stmt, run: Interpreter) -> bool:
+    """Whether nobody reads what a call gives: `x = plt.imsave(path, image)`, `return imsave(path, image)` at the end of
+    a function, and `self.window = self.viz.line(...)` of a writer that others do not have."""
+    if isinstance(statement, ast.Assign) and statement.value is event.node:
+        names = {target.id if isinstance(target, ast.Name) else "" for target in statement.targets}
+        read = (n.id for n in walk(event.source.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+        return event.kind == "tracker" or event.kind == "write" and "" not in names and names.isdisjoint(read)
+    home = event.source.function(statement)
+    if not isinstance(statement, ast.Return) or home is None or home.body[-1] is not statement:
         return False
-    function = event.calls[-1].function.node
-    if isinstance(function, ast.Lambda) or function.body[-1] is not statement:
-        return False
-    for call in reversed(event.calls):
-        if call.node is None:
-            return False
-        user = call.source.statement(call.node)
-        if not isinstance(user, (ast.Expr, ast.Return)) or user.value is not call.node:
-            return False
-        if isinstance(user, ast.Expr):
-            return True
-    return False
-
-
-def _keeps_result(event: Event, statement: ast.stmt) -> bool:
-    """`x = plt.imsave(path, image)`, and `self.window = self.viz.line(...)` of a writer that others do not have."""
-    if not isinstance(statement, ast.Assign) or statement.value is not event.node:
-        return False
-    if event.kind == "tracker":
-        return True
-    names = {target.id if isinstance(target, ast.Name) else "" for target in statement.targets}
-    read = (n.id for n in walk(event.source.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
-    return event.kind == "write" and "" not in names and names.isdisjoint(read)
+    given = run.runs.program.at(event.node).operations
+    return statement.value is event.node and bool(given) and not any(map(run.runs.program.is_read, given))
 
 
 def is_quiet_file(source: Source, node: ast.AST, run: Interpreter) -> bool:

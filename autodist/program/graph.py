@@ -160,6 +160,14 @@ class Program:
         """What an expression may evaluate to."""
         return self.values.get(node, EMPTY)
 
+    def is_read(self, operation: Operation) -> bool:
+        """Whether something is computed or decided by what an operation gives."""
+        return bool(self.users[operation]) or operation in self._tested
+
+    @cached_property
+    def _tested(self) -> frozenset[Operation]:
+        return frozenset(each.operation for each in self.of("test"))
+
     def of(self, *kinds: str) -> list[Effect]:
         """The effects of some kinds, in the order in which they were met."""
         return [each for each in self.effects if each.kind in kinds]
