@@ -29,10 +29,10 @@ LAYERS = """
     fsdp
     accumulation
     losses
-    lifting | metrics | waiting | answers | augmentation
+    lifting | metrics | augmentation
     origins | models | launchers | borrowed | frameworks
+    files
     regions
-    temporary
     interpreter
     result
     script
@@ -76,6 +76,14 @@ INTERPRETER = """
     events | plan | questions | words
 """
 """The layers inside the interpreter. A class calls what is in its bases; `Machine` declares what is called upwards."""
+
+ON_DISK = """
+    answers | waiting
+    preparing
+    writing
+    fetching | temporary
+    looking
+"""
 
 COLLATION = """
     batches
@@ -286,6 +294,7 @@ def test_imports_go_down(path: Path) -> None:
     [
         ("analyze", ANALYZE),
         ("collation", COLLATION),
+        ("files", ON_DISK),
         ("fsdp", FSDP),
         ("interpreter", INTERPRETER),
         ("losses", LOSSES),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from autodist import regions, temporary
+from autodist import regions
+from autodist.files import looking, preparing, temporary, writing
 from autodist.interpreter import Event, Interpreter, once_a_run
 from autodist.script import Site
 from autodist.solve import paths
@@ -68,7 +69,7 @@ def is_read_on_each_node(site: Site, run: Interpreter) -> bool:
     have a disk of its own."""
     around = frozenset([site.node])
     inside = [event for event in run.events if regions.within(event, around)]
-    if any(event.kind == "write" and regions.removes(event.node) for event in inside):
+    if any(event.kind == "write" and preparing.removes(event.node) for event in inside):
         return False
     if any(event.kind == "download" for event in inside):
         return True
@@ -78,11 +79,11 @@ def is_read_on_each_node(site: Site, run: Interpreter) -> bool:
 
 
 def _writes_file(event: Event, run: Interpreter) -> bool:
-    return event.kind in ("save", "write") or event.kind == "open" and regions.opens_for_writing(event.node, run)
+    return event.kind in ("save", "write") or event.kind == "open" and writing.opens_for_writing(event.node, run)
 
 
 def _reads_file(event: Event, run: Interpreter) -> bool:
-    return event.kind in ("load", "read") or event.kind == "open" and not regions.opens_for_writing(event.node, run)
+    return event.kind in ("load", "read") or event.kind == "open" and not writing.opens_for_writing(event.node, run)
 
 
 def _listing(source: Source, statement: ast.stmt, written: int, read: int, run: Interpreter) -> ast.stmt | None:
@@ -100,7 +101,7 @@ def first_writes(run: Interpreter, waits: Iterable[Site], guarded: Iterable[Site
     """Where rank 0 writes a file that ranks read if they find it: one that looks later than the others would find it
     half written, and go another way."""
     asked = (site.node for site in waits if isinstance(site.node, ast.If))
-    tests: set[ast.AST] = {node for node in asked if regions.tests_files(node.test)}
+    tests: set[ast.AST] = {node for node in asked if looking.tests_files(node.test)}
     entered: set[ast.AST] = set()
     for site in guarded:
         statement = site.source.statement(site.node)
@@ -114,7 +115,7 @@ def first_writes(run: Interpreter, waits: Iterable[Site], guarded: Iterable[Site
 
 def _runs_where_missing(source: Source, statement: ast.stmt, tests: set[ast.AST]) -> bool:
     """Whether a statement is run where a file was looked for and not found."""
-    return not tests.isdisjoint(source.ancestors(statement)) and regions.stands_where_missing(source, statement)
+    return not tests.isdisjoint(source.ancestors(statement)) and looking.stands_where_missing(source, statement)
 
 
 def _is_entered_where_missing(home: ast.AST, tests: set[ast.AST], run: Interpreter, depth: int = 4) -> bool:
@@ -143,7 +144,7 @@ def rewrites(run: Interpreter, guarded: Iterable[Site], prepared: frozenset[ast.
         elif _writes_file(event, run) and any(_is_same_file(event, each, run) for each in read):
             around = (event.source.statement(event.node), *event.source.ancestors(event.node))
             found = next((each for each in around if each in statements), None)
-            if found is not None and not regions.stands_where_missing(event.source, event.source.statement(event.node)):
+            if found is not None and not looking.stands_where_missing(event.source, event.source.statement(event.node)):
                 yield Site(event.source, found)
 
 
@@ -165,7 +166,7 @@ def looked(run: Interpreter, guarded: Iterable[Site], prepared: frozenset[ast.AS
         test = event.source.statement(event.node)
         if not isinstance(test, ast.If) or event.node not in ast.walk(test.test) or regions.within(event, prepared):
             continue
-        there, missing = (test.body, test.orelse) if regions.finds(test.test) else (test.orelse, test.body)
+        there, missing = (test.body, test.orelse) if looking.finds(test.test) else (test.orelse, test.body)
         if event.on_one_rank or not any(_ends(each) for branch in there for each in ast.walk(branch)):
             continue
         home, asked = event.source.home(test), _asked(event.node)
@@ -192,7 +193,7 @@ def numbered(run: Interpreter, guarded: Iterable[Site]) -> Iterator[Site]:
             (statement, *event.source.ancestors(statement))
         ):
             continue
-        made = paths.made_of(run.runs.program.at(regions.folder(event, run)))
+        made = paths.made_of(run.runs.program.at(writing.folder(event, run)))
         loops = (loop.node for each in made for loop in each.region.loops)
         if any(map(paths.looks_for_files, made)) or any(map(_tries_names, loops)):
             homes.add(home)
@@ -201,9 +202,9 @@ def numbered(run: Interpreter, guarded: Iterable[Site]) -> Iterator[Site]:
 
 def _tries_names(loop: ast.AST) -> bool:
     """`while os.path.exists(path): ...`, `while True: if not os.path.exists(path): break`"""
-    if isinstance(loop, ast.While) and regions.tests_files(loop.test):
+    if isinstance(loop, ast.While) and looking.tests_files(loop.test):
         return True
-    return any(isinstance(n, ast.If) and regions.ends_search(n) for n in ast.walk(loop))
+    return any(isinstance(n, ast.If) and looking.ends_search(n) for n in ast.walk(loop))
 
 
 def _ends(node: ast.AST) -> bool:
@@ -242,7 +243,7 @@ def _place(event: Event, written: Event, run: Interpreter) -> tuple[Source, ast.
         break
     statement: ast.stmt = source.statement(node)
     for ancestor in source.ancestors(statement):
-        if isinstance(ancestor, ast.If) and regions.tests_files(ancestor.test):
+        if isinstance(ancestor, ast.If) and looking.tests_files(ancestor.test):
             statement = ancestor
     block = source.block(statement)
     above = block[: block.index(statement)]
@@ -253,8 +254,8 @@ def _insists_on_file(statement: ast.stmt) -> bool:
     """`assert os.path.isfile(path)`, `if not os.path.exists(path): raise ...`, or `return`"""
     if isinstance(statement, ast.If):
         leaves = any(isinstance(each, (ast.Raise, ast.Return)) for each in statement.body)
-        return leaves and regions.tests_files(statement.test)
-    return isinstance(statement, ast.Assert) and regions.tests_files(statement.test)
+        return leaves and looking.tests_files(statement.test)
+    return isinstance(statement, ast.Assert) and looking.tests_files(statement.test)
 
 
 def _comes_by(source: Source, waiting: ast.AST, statement: ast.stmt) -> bool:
