@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import AddImport, InsertAfter, InsertBefore, ReplaceStatement
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import Context, Example, Finding, Fix, Strategy, raised, rule
 from autodist.script import Site, TrainingScript
 from autodist.source import Source
 
@@ -256,9 +256,7 @@ def join_process_group(script: TrainingScript, context: Context) -> Iterator[Fin
         yield _awaited(site, context)
     if script.sometimes_joined is not None and context.config.strategy is not Strategy.DDP:
         yield _always_joined(script.sometimes_joined, context)
-    for concern in script.concerns:
-        if concern.code == "AD101":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD101")
     setup = script.setup
     if setup is None or script.distributed:
         return

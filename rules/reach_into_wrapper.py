@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import Edit, Recompose, WrapExpr
-from autodist.rule import REPLICATED, Context, Example, Finding, Fix, rule
+from autodist.rule import REPLICATED, Context, Example, Finding, Fix, raised, rule
 from autodist.script import Site, TrainingScript
 from autodist.source import Source
 
@@ -118,9 +118,7 @@ def reach_into_wrapper(script: TrainingScript, context: Context) -> Iterator[Fin
     for site in script.wrapper_tests:
         fix = Fix(_also_asking(site, context))
         yield Finding(site.source, site.node, "DistributedDataParallel takes the place of DataParallel", fix)
-    for concern in script.concerns:
-        if concern.code == "AD402":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD402")
 
 
 def _also_asking(site: Site, context: Context) -> tuple[tuple[Source, Edit], ...]:

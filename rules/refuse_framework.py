@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 EXAMPLES = [
@@ -127,6 +127,4 @@ def refuse_framework(script: TrainingScript, context: Context) -> Iterator[Findi
 
     Lightning, Accelerate and others distribute training themselves; the message says what to set there.
     """
-    for concern in script.concerns:
-        if concern.code == "AD903":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD903")

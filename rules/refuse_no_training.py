@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 EXAMPLES = [
@@ -53,6 +53,4 @@ def refuse_no_training(script: TrainingScript, context: Context) -> Iterator[Fin
 
     No `loss.backward()` is reached from it, so there are no gradients to average.
     """
-    for concern in script.concerns:
-        if concern.code == "AD901":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD901")

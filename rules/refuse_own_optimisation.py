@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import PLAIN
@@ -111,6 +111,4 @@ def refuse_own_optimisation(script: TrainingScript, context: Context) -> Iterato
     by its wrapper. Hooks of gradients see those of a rank's own samples: scaling them is the same as scaling their
     mean, clamping is not.
     """
-    for concern in script.concerns:
-        if concern.code == "AD904":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD904")

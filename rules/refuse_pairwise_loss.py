@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 REFUSED = """\
@@ -58,6 +58,4 @@ def refuse_pairwise_loss(script: TrainingScript, context: Context) -> Iterator[F
     message names the operation by which samples begin to meet, or says that it is not known how the loss depends on
     them. In a branch that training does not come to, by its test, such an operation is a warning.
     """
-    for concern in script.concerns:
-        if concern.code == "AD906":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD906")

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import Edit, Guard, InsertAfter, Recompose, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, Severity, rule
+from autodist.rule import Context, Example, Finding, Fix, Severity, raised, rule
 from autodist.script import Search, Site, TrainingScript
 from autodist.source import Source
 from autodist.values import NOTHING
@@ -115,9 +115,7 @@ def search_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fi
 
     for site in script.search.led:
         yield _led(script, context, site)
-    for concern in script.concerns:
-        if concern.code == "AD704":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD704")
 
 
 def _led(script: TrainingScript, context: Context, site: Site) -> Finding:

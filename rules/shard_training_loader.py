@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from autodist.config import BatchSize
 from autodist.edits import Edit, Hoist, InsertBefore, RemoveArgument, SetArgument, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, Severity, rule
+from autodist.rule import Context, Example, Finding, Fix, Severity, raised, rule
 from autodist.script import Loader, TrainingScript
 from autodist.source import Source
 from autodist.values import NOTHING, Table, Value, union
@@ -354,9 +354,7 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
     """
     if not script.trains:
         return
-    for concern in script.concerns:
-        if concern.code == "AD201":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD201")
     for site, maybe in script.reckoned:
         d, imports = dist(context, site.source)
         ranks = f"{d}.get_world_size()"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from autodist.config import Evaluation
 from autodist.edits import Edit, InsertAfter, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, rule
+from autodist.rule import Context, Example, Finding, Fix, raised, rule
 from autodist.script import SharedEvaluation, TrainingScript
 
 from ._collectives import FROM_ALL_RANKS, OVER_RANKS, OWN_SHARE, TENSORS_FROM_ALL_RANKS
@@ -123,9 +123,7 @@ def share_evaluation(script: TrainingScript, context: Context) -> Iterator[Findi
     """
     if not script.trains:
         return
-    for concern in script.concerns:
-        if concern.code == "AD212":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD212")
     for each in script.evaluations:
         share, needed = _share(script, context, each)
         edits: list[Edit] = [WrapExpr(each.over, f"{share}({{}})")]

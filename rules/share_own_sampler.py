@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from autodist.config import BatchSize
 from autodist.edits import Edit, InsertBefore, RemoveArgument, ReplaceExpr, SetArgument, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, Severity, rule
+from autodist.rule import Context, Example, Finding, Fix, Severity, raised, rule
 from autodist.script import Loader, TrainingScript
 from autodist.source import Source
 from autodist.values import NOTHING, Object
@@ -310,9 +310,7 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
     the samples. All ranks draw the same stream instead, from a generator that nothing else draws from and that has the
     script's seed, and each takes every N-th index (of a batch sampler: every N-th of each batch).
     """
-    for concern in script.concerns:
-        if concern.code == "AD203":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD203")
     if not script.trains:
         return
     ordered = 0  # of samplers of loaders that are read side by side

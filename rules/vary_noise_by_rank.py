@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator
 
 from autodist.edits import Edit, InsertAfter, InsertBefore, RemoveArgument, ReplaceExpr, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, rule
+from autodist.rule import Context, Example, Finding, Fix, raised, rule
 from autodist.script import SampleGenerator, TrainingScript
 
 from ._collectives import DRAWN_BY_RANK_ZERO
@@ -275,9 +275,7 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
         helper = defined(script, common.source, DRAWN_BY_RANK_ZERO.replace("{d}", d))
         fix = Fix((*imports, *helper, *planned(common.source, WrapExpr(common.node, "drawn_by_rank_zero({})"))))
         yield Finding(common.source, common.node, "every rank would draw its own, and one serves the whole batch", fix)
-    for concern in script.concerns:
-        if concern.code == "AD702":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD702")
 
 
 def _seeded_by_rank(kept: SampleGenerator, d: str) -> str:

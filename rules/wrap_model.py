@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from autodist.edits import Edit, InsertAfter, Recompose, RemoveStatement, ReplaceExpr, ReplaceStatement, WrapExpr
-from autodist.rule import REPLICATED, Context, Example, Finding, Fix, Severity, rule
+from autodist.rule import REPLICATED, Context, Example, Finding, Fix, Severity, raised, rule
 from autodist.script import Model, Site, TrainingScript, Wrapping
 from autodist.source import Source, last_name
 from autodist.values import NOTHING, External
@@ -252,9 +252,7 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             f"{_class(model.object.name)} trains: its gradients are averaged over the ranks",
             fix,
         )
-    for concern in script.concerns:
-        if concern.code == "AD401":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD401")
 
 
 def _dropped(model: Model, script: TrainingScript) -> Iterator[Finding]:

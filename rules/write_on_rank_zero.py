@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterator
 
 from autodist.edits import Edit, Guard, InsertBefore, ReplaceExpr, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, Severity, rule
+from autodist.rule import Context, Example, Finding, Fix, Severity, raised, rule
 from autodist.script import Site, TrainingScript
 from autodist.source import last_name
 from autodist.values import NOTHING, External, Object
@@ -191,9 +191,7 @@ def write_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         assert isinstance(site.node, ast.expr)
         fix = Fix(by_rank_zero(script, context, site.source, site.node))
         yield Finding(site.source, site.node, "every rank would write this; all go on with what came of it", fix)
-    for concern in script.concerns:
-        if concern.code == "AD301":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD301")
     for site in (*script.opens, *script.file_handlers, *script.log_configs):
         assert isinstance(site.node, ast.Call)
         func = site.node.func

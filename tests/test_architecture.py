@@ -368,4 +368,4 @@ def test_every_concern_of_the_analysis_is_reported_by_a_rule() -> None:
     assert raised
     for code in raised:
         rule = next(path for path in RULES.glob("*.py") if f'@rule("{code}"' in path.read_text(encoding="utf-8"))
-        assert f'concern.code == "{code}"' in rule.read_text(encoding="utf-8"), f"{rule.name} does not report {code}"
+        assert f'raised(script, "{code}")' in rule.read_text(encoding="utf-8"), f"{rule.name} does not report {code}"

@@ -28,7 +28,6 @@ WRITERS = (
     "VideoWriter",
 )
 """Writers that ranks other than 0 do without."""
-QUIET = frozenset(["torch.save", "json.dump", "pickle.dump", "yaml.dump", "csv.writer", "csv.DictWriter"])
 
 
 def writes(
@@ -76,7 +75,7 @@ def writes(
         if not any(stands_in(site.source, site.node, each) for each in (prepared, frozenset(guards))):
             assert isinstance(site.node, ast.stmt)
             guards.setdefault(site.node, site)
-    kept = _outermost(guards.values(), opens)
+    kept = _outermost(guards.values())
     guarded = frozenset(site.node for site in kept if isinstance(site.node, ast.Expr))
     # `pickle.dump(data, open(path, "wb"))` is guarded as a whole
     return kept, [site for site in opens.values() if not stands_in(site.source, site.node, guarded)]
@@ -133,15 +132,10 @@ def opened(guards: list[Site], opens: list[Site], reduced: Mapping[ast.AST, Sour
     return kept, more
 
 
-def _outermost(sites: Iterable[Site], opens: Mapping[ast.AST, Site]) -> list[Site]:
-    """Without those that stand inside another, or write into a file that is already quiet on other ranks."""
-    chosen = {site.node for site in sites}
-    kept = []
-    for site in sites:
-        ancestors = list(site.source.ancestors(site.node))
-        if not any(ancestor in chosen for ancestor in ancestors):
-            kept.append(site)
-    return kept
+def _outermost(sites: Iterable[Site]) -> list[Site]:
+    """Without those that stand inside another."""
+    chosen = {site.node: site for site in sites}
+    return [each for each in chosen.values() if chosen.keys().isdisjoint(each.source.ancestors(each.node))]
 
 
 def opens_for_writing(node: ast.AST, run: Interpreter) -> bool:
