@@ -478,6 +478,11 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
             edits.append(InsertBefore(draw.source.statement(draw.node), divisible(size, d), prepares=True))
         fix = Fix((*imports, *helper, *planned(draw.source, *edits)))
         yield Finding(draw.source, draw.node, message, fix)
+    yield from _sizes(script, context)
+
+
+def _sizes(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """What goes by how many samples a rank has."""
     for site in script.batch_sizes:
         d, imports = dist(context, site.source)
         fix = Fix((*imports, *planned(site.source, WrapExpr(site.node, f"{{}} // {d}.get_world_size()"))))

@@ -241,17 +241,7 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
         code += "  # what is drawn for samples differs by rank\n"
         fix = Fix((*imports, *planned(kept.source, InsertAfter(kept.last, code))))
         yield Finding(kept.source, kept.node, "every rank would draw the same noise for its samples", fix)
-    for seed in script.worker_seeds:
-        os, os_import = imported(context, seed.source, "os")
-        # a worker that is not forked has no process group, and torchrun's environment all the same
-        edit = WrapExpr(seed.node, f'{{}} + 1000 * int({os}.environ.get("RANK", 0))')
-        fix = Fix((*os_import, *planned(seed.source, edit)))
-        yield Finding(seed.source, seed.node, "the workers of every rank would draw the same noise", fix)
-    for loader in script.worker_generators:
-        fix = Fix(planned(loader.source, RemoveArgument(loader.node, "generator", 12)))
-        yield Finding(
-            loader.source, loader.node, "the workers of every rank would be seeded alike by this generator", fix
-        )
+    yield from _of_workers(script, context)
     for drawn in script.drawn_for_all:
         d, imports = dist(context, drawn.source)
         ranks = f"{d}.get_world_size()"
@@ -276,6 +266,21 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
         fix = Fix((*imports, *helper, *planned(common.source, WrapExpr(common.node, "drawn_by_rank_zero({})"))))
         yield Finding(common.source, common.node, "every rank would draw its own, and one serves the whole batch", fix)
     yield from raised(script, "AD702")
+
+
+def _of_workers(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """What seeds the workers of all ranks alike."""
+    for seed in script.worker_seeds:
+        os, os_import = imported(context, seed.source, "os")
+        # a worker that is not forked has no process group, and torchrun's environment all the same
+        edit = WrapExpr(seed.node, f'{{}} + 1000 * int({os}.environ.get("RANK", 0))')
+        fix = Fix((*os_import, *planned(seed.source, edit)))
+        yield Finding(seed.source, seed.node, "the workers of every rank would draw the same noise", fix)
+    for loader in script.worker_generators:
+        fix = Fix(planned(loader.source, RemoveArgument(loader.node, "generator", 12)))
+        yield Finding(
+            loader.source, loader.node, "the workers of every rank would be seeded alike by this generator", fix
+        )
 
 
 def _seeded_by_rank(kept: SampleGenerator, d: str) -> str:

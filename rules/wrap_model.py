@@ -190,14 +190,7 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
         yield from _pinned(model, context)
         if model.bypassed:
             continue
-        for site in model.dropped:
-            if _is_on_one_device(site) and not all(map(_knows_wrapper, script.unwraps)):
-                message = (
-                    "on a GPU the checkpoints of the script have the keys of this wrapper (module.…), those of the "
-                    "conversion do not: neither reads the other's unless the prefix is removed, or added"
-                )
-                yield Finding(site.source, site.node, message, severity=Severity.WARNING)
-                break
+        yield from _renamed_keys(model, script)
         own_statistics = script.distributed and model.batch_norm and _keeps_buffers_apart(script, model)
         if script.distributed:  # batch statistics are each rank's own in the script as it is
             model = replace(model, batch_norm=False)
@@ -253,6 +246,18 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             fix,
         )
     yield from raised(script, "AD401")
+
+
+def _renamed_keys(model: Model, script: TrainingScript) -> Iterator[Finding]:
+    """A wrapper around a model on one GPU, whose checkpoints have other keys than the conversion's."""
+    for site in model.dropped:
+        if _is_on_one_device(site) and not all(map(_knows_wrapper, script.unwraps)):
+            message = (
+                "on a GPU the checkpoints of the script have the keys of this wrapper (module.…), those of the "
+                "conversion do not: neither reads the other's unless the prefix is removed, or added"
+            )
+            yield Finding(site.source, site.node, message, severity=Severity.WARNING)
+            return
 
 
 def _dropped(model: Model, script: TrainingScript) -> Iterator[Finding]:
