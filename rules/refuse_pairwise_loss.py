@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
+from ._examples import PLAIN
+
 REFUSED = """\
 import torch
 from torch import nn
@@ -27,23 +29,7 @@ for epoch in range(2):
 EXAMPLES = [
     Example(before=REFUSED, after=REFUSED),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN,
         after=None,
     ),
 ]

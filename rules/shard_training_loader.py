@@ -10,6 +10,7 @@ from autodist.script import Loader, TrainingScript
 from autodist.source import Source
 from autodist.values import NOTHING, Table, Value, union
 
+from ._examples import PLAIN
 from ._orders import generator, order_seed, seeding_later
 from ._passes import counting, idle_sampler, is_made_for, ordering
 from ._preamble import (
@@ -171,24 +172,10 @@ EXAMPLES = [
         after=None,
     ),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        sampler = None
-        loader = DataLoader(train_set, batch_size=8, shuffle=(sampler is None), sampler=sampler)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN.replace(
+            "loader = DataLoader(train_set, batch_size=8, shuffle=True)",
+            "sampler = None\nloader = DataLoader(train_set, batch_size=8, shuffle=(sampler is None), sampler=sampler)",
+        ),
         after="""\
         import torch
         import torch.distributed as dist

@@ -11,6 +11,7 @@ from autodist.spread import Spread
 from autodist.values import NOTHING, External, Object
 
 from ._collectives import AS_ON_RANK_ZERO, SETTINGS_AS_ON_RANK_ZERO
+from ._examples import PLAIN
 from ._preamble import Planned, argument, defined, dist, free_name, imported, negated, planned, rank_zero, unguarded
 
 EXAMPLES = [
@@ -140,23 +141,7 @@ EXAMPLES = [
         """,
     ),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN,
         after=None,
     ),
 ]

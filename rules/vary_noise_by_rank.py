@@ -9,6 +9,7 @@ from autodist.rule import Context, Example, Finding, Fix, raised, rule
 from autodist.script import SampleGenerator, TrainingScript
 
 from ._collectives import DRAWN_BY_RANK_ZERO
+from ._examples import PLAIN
 from ._preamble import argument, defined, dist, imported, planned
 
 DECIDED = """\
@@ -162,24 +163,7 @@ EXAMPLES = [
         """,
     ),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        torch.manual_seed(1)
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN.replace("train_set =", "torch.manual_seed(1)\ntrain_set ="),
         after=None,
     ),
     Example(before=DECIDED, after=DECIDED_APART),

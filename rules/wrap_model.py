@@ -11,27 +11,12 @@ from autodist.source import Source, last_name
 from autodist.values import NOTHING, External
 
 from ._departed import only_drops
+from ._examples import PLAIN
 from ._preamble import argument, for_each, if_there, imported, is_move, member, normalised_alone, planned, synchronised
 
 EXAMPLES = [
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN,
         after="""\
         import torch
         from torch import nn
@@ -92,23 +77,9 @@ EXAMPLES = [
         """,
     ),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.DataParallel(nn.Linear(4, 1).cuda())
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN.replace("model = nn.Linear(4, 1)", "model = nn.DataParallel(nn.Linear(4, 1).cuda())").replace(
+            "loss = nn.functional.mse_loss(model(x), y)", "loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())"
+        ),
         after="""\
         import torch
         from torch import nn

@@ -10,6 +10,7 @@ from autodist.script import Site, TrainingScript
 from autodist.source import last_name
 from autodist.values import NOTHING, External, Object
 
+from ._examples import PLAIN
 from ._preamble import argument, by_rank_zero, free_name, imported, planned, rank_zero, unguarded
 
 ROTATED = """\
@@ -39,24 +40,7 @@ for epoch in range(4):
 
 EXAMPLES = [
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        torch.save(model.state_dict(), "model.pt")
-        """,
+        before=PLAIN + 'torch.save(model.state_dict(), "model.pt")\n',
         after="""\
         import torch
         import torch.distributed as dist
