@@ -236,7 +236,7 @@ def _taken_ahead(site: Site, script: TrainingScript) -> list[Edit] | None:
     beside = {ast.unparse(n) for n in ast.walk(site.node) if isinstance(n, ast.expr) and n not in inside}
     if not beside.isdisjoint(map(ast.unparse, lists)):
         return None  # `os.replace(kept.pop(0), kept[-1])`
-    if not all(isinstance(around, PLAIN) for each in takes for around in _within(site, each)):
+    if not all(isinstance(around, ALL_PARTS) for each in takes for around in _within(site, each)):
         return None  # `kept and os.remove(kept.pop(0))`
     edits: list[Edit] = []
     given: list[str] = []
@@ -249,7 +249,16 @@ def _taken_ahead(site: Site, script: TrainingScript) -> list[Edit] | None:
     return edits
 
 
-PLAIN = (ast.Call, ast.keyword, ast.Attribute, ast.Subscript, ast.BinOp, ast.JoinedStr, ast.FormattedValue, ast.Tuple)
+ALL_PARTS = (
+    ast.Call,
+    ast.keyword,
+    ast.Attribute,
+    ast.Subscript,
+    ast.BinOp,
+    ast.JoinedStr,
+    ast.FormattedValue,
+    ast.Tuple,
+)
 """What computes all of its parts, once."""
 
 
