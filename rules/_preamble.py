@@ -12,7 +12,6 @@ from autodist.imports import below_imports
 from autodist.rule import Context, Finding, Fix, Severity
 from autodist.script import Reduction, Site, TrainingScript, Wrapping
 from autodist.source import Source, last_name, simple
-from autodist.values import NOTHING
 
 from ._collectives import AS_ON_RANK_ZERO
 
@@ -114,8 +113,7 @@ def given_sampler(script: TrainingScript, call: ast.Call) -> ast.expr | None:
     sampler = argument(call, "sampler", 3)
     if sampler is None or isinstance(sampler, ast.Constant) and sampler.value is None:
         return None
-    value = script.values.get(sampler, NOTHING)
-    return None if value.const is None and not value.things else sampler
+    return None if script.program.at(sampler).constant is None else sampler
 
 
 def asks_for(sampler: ast.expr | None, test: ast.Compare) -> bool:

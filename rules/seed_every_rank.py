@@ -7,7 +7,6 @@ from autodist.edits import InsertBefore, RemoveStatement, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript, Unseeded
 from autodist.source import Source
-from autodist.values import NOTHING, External
 
 from ._collectives import AS_ON_RANK_ZERO
 from ._examples import PLAIN
@@ -341,7 +340,7 @@ def _with_seed_of_rank_zero(site: Unseeded, script: TrainingScript, context: Con
     if told is not None or not bare:
         return (*imports, *planned(source, WrapExpr(told if told is not None else node, agreed)))
     assert isinstance(node, ast.Call)
-    names = {thing.name for thing in script.values.get(node.func, NOTHING).things if isinstance(thing, External)}
+    names = script.program.at(node.func).functions
     if any(each.startswith("numpy.") for each in names):
         np, needed = imported(context, source, "numpy", "np")
         fresh = f"{np}.random.SeedSequence().entropy"

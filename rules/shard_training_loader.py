@@ -661,4 +661,4 @@ def _is_one(name: ast.Name, source: Source, script: TrainingScript) -> bool:
     bound = [node for node in ast.walk(source.tree) if isinstance(node, ast.Name) and node.id == name.id]
     stores = [source.parents[node] for node in bound if isinstance(node.ctx, ast.Store)]
     literal = all(isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) for node in stores)
-    return bool(stores) and literal and script.values.get(name, NOTHING).const == 1
+    return bool(stores) and literal and script.program.at(name).constant == 1

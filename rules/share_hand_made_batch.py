@@ -4,10 +4,11 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import Edit, InsertBefore, WrapExpr
+from autodist.program import EMPTY
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 from autodist.spread import COUNT
-from autodist.values import NOTHING, Draw, External
+from autodist.values import NOTHING, Draw
 
 from ._collectives import DRAWN_BY_RANK_ZERO
 from ._examples import PLAIN
@@ -505,9 +506,9 @@ def _is_laid_out_anew(draw: Draw, script: TrainingScript) -> bool:
     shape = draw.node.args if isinstance(draw.node, ast.Call) else []
     tuples = [each for each in shape if isinstance(each, (ast.Tuple, ast.List))]
     sizes = len(tuples[0].elts) if tuples else len(shape)  # `torch.randint(10, (16, 6))`, `torch.randn(16, 4)`
-    called = script.values.get(draw.node.func, NOTHING).things if isinstance(draw.node, ast.Call) else ()
-    tensors = all(isinstance(each, External) and each.name.startswith("torch.") for each in called)  # arrays know no
-    if sizes < 2 or not called or not tensors:  # `contiguous()`
+    called = script.program.at(draw.node.func) if isinstance(draw.node, ast.Call) else EMPTY
+    tensors = sum(each.startswith("torch.") for each in called.functions)  # arrays know no `contiguous()`
+    if sizes < 2 or not tensors or tensors < len(called.things):
         return False
     return _is_viewed(draw, script)
 

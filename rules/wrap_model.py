@@ -8,7 +8,6 @@ from autodist.edits import Edit, InsertAfter, Recompose, RemoveStatement, Replac
 from autodist.rule import REPLICATED, Context, Example, Finding, Fix, Severity, raised, rule
 from autodist.script import Model, Site, TrainingScript, Wrapping
 from autodist.source import Source, last_name
-from autodist.values import NOTHING, External
 
 from ._departed import only_drops
 from ._examples import PLAIN
@@ -307,8 +306,7 @@ def _whole_instead(model: Model, script: TrainingScript, context: Context, optio
 
 def _not_ready(model: Model, script: TrainingScript) -> str:
     """Why a model has no place to be wrapped at."""
-    made = script.values.get(model.object.node.func, NOTHING)
-    if any(isinstance(thing, External) and thing.name == "copy.deepcopy" for thing in made.things):
+    if "copy.deepcopy" in script.program.at(model.object.node.func).functions:
         return (
             "trains a copy of another model that has no name of its own, as federated and meta-learning do for each "
             "client or task: bind the copy to a name and wrap it there, or convert this part by hand"

@@ -8,7 +8,6 @@ from autodist.edits import Edit, Guard, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, Severity, raised, rule
 from autodist.script import Site, TrainingScript
 from autodist.source import last_name
-from autodist.values import NOTHING, External, Object
 
 from ._examples import PLAIN
 from ._preamble import argument, by_rank_zero, free_name, imported, planned, rank_zero, unguarded
@@ -214,8 +213,7 @@ def write_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         test, imports = rank_zero(script, context, site.source, site.node)
         alone = WrapExpr(site.node, f"{{}} if {test} else None")
         fix = Fix((*imports, *planned(site.source, alone)))
-        callee = script.values.get(site.node, NOTHING).things
-        handed = any(isinstance(each, External) for each in callee)  # `Thread(target=torch.save)`
+        handed = script.program.at(site.node).functions  # `Thread(target=torch.save)`
         told = "every rank would write by this" if handed else "every rank would write to this folder"
         yield Finding(site.source, site.node, told, fix) if test else unguarded(script, site, told)
 
@@ -308,16 +306,14 @@ def _window(statement: ast.AST, script: TrainingScript) -> ast.expr | None:
     value = statement.value if isinstance(statement, ast.Assign) else None
     if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
         return None
-    owners = script.values.get(value.func.value, NOTHING).things
-    plots = any(isinstance(each, Object) and each.name.endswith("visdom.Visdom") for each in owners)
+    plots = any(each.endswith("visdom.Visdom") for each in script.program.at(value.func.value).classes)
     held = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript)
     return value if plots and held else None
 
 
 def _is_function(script: TrainingScript, func: ast.Attribute) -> bool:
     """`gzip.open(path)` rather than `path.open()`."""
-    value = script.values.get(func)
-    return value is not None and any(isinstance(t, External) for t in value.things)
+    return bool(script.program.at(func).functions)
 
 
 def _path_method(script: TrainingScript, context: Context, site: Site, func: ast.Attribute) -> Finding:

@@ -230,7 +230,7 @@ ANALYZE = """
     own_rank
 """
 
-FOR_RULES = {"rule", "script", "config", "edits", "imports", "values", "spread", "source", "observations"}
+FOR_RULES = {"rule", "script", "config", "program", "edits", "imports", "values", "spread", "source", "observations"}
 """What a rule may import of autodist: what describes a script, and what describes a change."""
 
 IN_THE_USERS_PROCESS = ("bootstrap", "confinement", "marks", "nodes", "outside", "trace", "plan", "probes", "sharing")

@@ -244,6 +244,7 @@ def assembled(
     script = TrainingScript(
         project,
         run.values,
+        run.runs.program,
         distributed=is_distributed(run),
         sometimes_joined=sometimes_joined(run),
         ends_at_once=tuple(dict.fromkeys(ends_at_once(run))),
