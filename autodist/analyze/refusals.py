@@ -175,6 +175,9 @@ def refusals_of(
         )
         return
     loose, early = ([], None) if is_distributed(run) else averaging.stepped_by_hand(run)
+    if (hook := steps_within_backward(run)) is not None:
+        yield hook
+        return
     if early is not None and not steps:
         message = (
             "gradients of tensors that are in no module are read, or stepped by, where it cannot be seen that they are "
@@ -184,9 +187,6 @@ def refusals_of(
         return
     if not steps and not _steps_by_hand(run) and not (loose and strategy is Strategy.DDP):
         event = backwards[0]
-        if (hook := steps_within_backward(run)) is not None:
-            yield hook
-            return
         unknown = _unknown_optimizer(run)
         if unknown is not None:
             source, made = unknown

@@ -65,10 +65,16 @@ for x, y in loader:
             "for each in model.parameters():\n"
             "    each.register_post_accumulate_grad_hook(lambda p: steps[p].step())",
             "pass",
-            "hooks a gradient of this rank's samples",
+            "steps an optimizer from a hook",
         ),
     ],
 )
 def test_what_a_hook_may_do(tmp_path: Path, made: str, step: str, refused: str) -> None:
     _, said = converted(tmp_path, SCRIPT.format(made=made, step=step))
     assert f"AD904 {refused}" in said if refused else "AD904" not in said
+
+
+def test_what_a_hook_reads_of_a_model_is_inside_of_its_wrapper(tmp_path: Path) -> None:
+    made = "model.weight.register_hook(lambda g: g + 0.1 * model.weight.detach())"
+    code, _ = converted(tmp_path, SCRIPT.format(made=made, step="pass"))
+    assert "lambda g: g + 0.1 * model.module.weight.detach()" in code
