@@ -11,7 +11,7 @@ from autodist.edits import AddImport, Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.imports import below_imports
 from autodist.rule import Context, Finding, Fix, Severity
 from autodist.script import Reduction, Site, TrainingScript, Wrapping
-from autodist.source import Source, last_name, simple
+from autodist.source import Source, argument, last_name, simple
 
 from ._collectives import AS_ON_RANK_ZERO
 
@@ -96,16 +96,6 @@ def bound(source: Source, name: str, node: ast.expr) -> str:
     shift = len(line.lstrip()) - len(line) if hanging else len(start) - node.col_offset
     moved = [" " * max(len(each) - len(each.lstrip()) + shift, 0) + each.lstrip() for each in others]
     return "\n".join([start + first, *moved]) + "\n"
-
-
-def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
-    """The expression passed as an argument, if the call spells it out."""
-    for keyword in call.keywords:
-        if keyword.arg == name:
-            return keyword.value
-    if position is not None and position < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
-        return call.args[position]
-    return None
 
 
 def given_sampler(script: TrainingScript, call: ast.Call) -> ast.expr | None:

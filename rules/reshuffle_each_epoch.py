@@ -6,18 +6,12 @@ from collections.abc import Iterator
 from autodist.edits import InsertBefore
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Epoch, Loader, TrainingScript
+from autodist.source import argument
 from autodist.values import NOTHING, Object
 
 from ._examples import PLAIN
 from ._passes import counting, idle_sampler, is_made_for
-from ._preamble import (
-    Planned,
-    argument,
-    given_sampler,
-    may_be_none,
-    member,
-    planned,
-)
+from ._preamble import Planned, given_sampler, may_be_none, member, planned
 
 EXAMPLES = [
     Example(

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from autodist.edits import InsertAfter, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
+from autodist.source import argument
 
 from ._examples import PLAIN
-from ._preamble import argument, dist, planned
+from ._preamble import dist, planned
 
 EXAMPLES = [
     Example(

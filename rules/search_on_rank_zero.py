@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from autodist.edits import Edit, Guard, InsertAfter, Recompose, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, Severity, raised, rule
 from autodist.script import Search, Site, TrainingScript
-from autodist.source import Source
+from autodist.source import Source, argument
 
 from ._collectives import (
     AS_ON_RANK_ZERO,
@@ -20,7 +20,7 @@ from ._collectives import (
     STUDY_ON_ALL_RANKS,
 )
 from ._examples import PLAIN
-from ._preamble import Planned, argument, defined, dist, imported, planned
+from ._preamble import Planned, defined, dist, imported, planned
 
 BEFORE = """\
 import optuna

@@ -7,7 +7,7 @@ from autodist.config import BatchSize
 from autodist.edits import Edit, Hoist, InsertBefore, RemoveArgument, SetArgument, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, Severity, raised, rule
 from autodist.script import Loader, TrainingScript
-from autodist.source import Source
+from autodist.source import Source, argument
 from autodist.values import NOTHING, Table, Value, union
 
 from ._examples import PLAIN
@@ -16,7 +16,6 @@ from ._passes import counting, idle_sampler, is_made_for, ordering
 from ._preamble import (
     Planned,
     are_own,
-    argument,
     asks_for,
     bound,
     defined,

@@ -7,9 +7,10 @@ from autodist.config import Evaluation
 from autodist.edits import Edit, InsertAfter, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, raised, rule
 from autodist.script import SharedEvaluation, TrainingScript
+from autodist.source import argument
 
 from ._collectives import FROM_ALL_RANKS, OVER_RANKS, OWN_SHARE, TENSORS_FROM_ALL_RANKS
-from ._preamble import Planned, argument, defined, dist, imported, member, planned
+from ._preamble import Planned, defined, dist, imported, member, planned
 
 SCRIPT = """\
 import torch

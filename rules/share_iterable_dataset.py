@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from autodist.edits import InsertBefore, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
+from autodist.source import argument
 
 from ._examples import PLAIN
-from ._preamble import Planned, argument, defined, dist, divisible, imported, planned
+from ._preamble import Planned, defined, dist, divisible, imported, planned
 
 EXAMPLES = [
     Example(

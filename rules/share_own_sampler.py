@@ -8,7 +8,7 @@ from autodist.config import BatchSize
 from autodist.edits import Edit, InsertBefore, RemoveArgument, ReplaceExpr, SetArgument, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, Severity, raised, rule
 from autodist.script import Loader, TrainingScript
-from autodist.source import Source
+from autodist.source import Source, argument
 from autodist.values import NOTHING, Object
 
 from ._examples import PLAIN
@@ -16,7 +16,6 @@ from ._orders import generator
 from ._passes import counting
 from ._preamble import (
     Planned,
-    argument,
     asks_for,
     bound,
     defined,

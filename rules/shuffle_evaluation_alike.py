@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from autodist.edits import SetArgument
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
+from autodist.source import argument
 
 from ._orders import generator
-from ._preamble import argument, planned
+from ._preamble import planned
 
 RANDOM_SAMPLER = """\
 import torch

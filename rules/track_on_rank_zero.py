@@ -7,13 +7,13 @@ from autodist.edits import InsertAfter, Prepend, SetArgument, WrapExpr
 from autodist.program import EMPTY
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Site, TrainingScript
-from autodist.source import Source
+from autodist.source import Source, argument
 from autodist.spread import Spread
 from autodist.values import NOTHING
 
 from ._collectives import AS_ON_RANK_ZERO, SETTINGS_AS_ON_RANK_ZERO
 from ._examples import PLAIN
-from ._preamble import Planned, argument, defined, dist, free_name, imported, negated, planned, rank_zero, unguarded
+from ._preamble import Planned, defined, dist, free_name, imported, negated, planned, rank_zero, unguarded
 
 EXAMPLES = [
     Example(

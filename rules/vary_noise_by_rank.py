@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from autodist.edits import Edit, InsertAfter, InsertBefore, RemoveArgument, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, raised, rule
 from autodist.script import SampleGenerator, TrainingScript
+from autodist.source import argument
 
 from ._collectives import DRAWN_BY_RANK_ZERO
 from ._examples import PLAIN
-from ._preamble import argument, defined, dist, imported, planned
+from ._preamble import defined, dist, imported, planned
 
 DECIDED = """\
 import torch

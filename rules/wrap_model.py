@@ -7,11 +7,11 @@ from dataclasses import replace
 from autodist.edits import Edit, InsertAfter, Recompose, RemoveStatement, ReplaceExpr, ReplaceStatement, WrapExpr
 from autodist.rule import REPLICATED, Context, Example, Finding, Fix, Severity, raised, rule
 from autodist.script import Model, Site, TrainingScript, Wrapping
-from autodist.source import Source, last_name
+from autodist.source import Source, argument, last_name
 
 from ._departed import only_drops
 from ._examples import PLAIN
-from ._preamble import argument, for_each, if_there, imported, is_move, member, normalised_alone, planned, synchronised
+from ._preamble import for_each, if_there, imported, is_move, member, normalised_alone, planned, synchronised
 
 EXAMPLES = [
     Example(

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from autodist.edits import Edit, Guard, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, Severity, raised, rule
 from autodist.script import Site, TrainingScript
-from autodist.source import last_name
+from autodist.source import argument, last_name
 
 from ._examples import PLAIN
-from ._preamble import argument, by_rank_zero, free_name, imported, planned, rank_zero, unguarded
+from ._preamble import by_rank_zero, free_name, imported, planned, rank_zero, unguarded
 
 ROTATED = """\
 import os

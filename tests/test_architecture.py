@@ -23,13 +23,13 @@ LAYERS = """
     analyze
     footprint | parting | preemption | ranks
     common_draws
-    naming | randomness | searching | turns | unwraps | optimizers
+    randomness | searching | turns | unwraps | optimizers
     seeding | worker_seeds
     averaging | previews | resizing | while_importing
     fsdp
     accumulation
     losses
-    lifting | metrics | augmentation
+    metrics | augmentation
     origins | models | launchers | borrowed | frameworks
     files
     regions
@@ -78,7 +78,7 @@ INTERPRETER = """
 """The layers inside the interpreter. A class calls what is in its bases; `Machine` declares what is called upwards."""
 
 ON_DISK = """
-    answers | waiting
+    answers | waiting | naming | lifting
     preparing
     writing
     fetching | temporary

@@ -8,9 +8,7 @@ from dataclasses import replace
 
 from autodist import (
     averaging,
-    lifting,
     metrics,
-    naming,
     parting,
     previews,
     randomness,
@@ -74,7 +72,7 @@ from autodist.analyze.reductions import filled_up, leftover, reduction_at
 from autodist.analyze.sets import unordered
 from autodist.analyze.squeezed import columns, in_small_batches
 from autodist.common_draws import common_draws, undecided
-from autodist.files import answers, fetching, preparing, waiting, writing
+from autodist.files import answers, fetching, lifting, naming, preparing, waiting, writing
 from autodist.fsdp import shards, unshardable
 from autodist.interpreter import Event, Interpreter
 from autodist.launchers import launcher, without

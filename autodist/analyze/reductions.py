@@ -9,9 +9,9 @@ from dataclasses import replace
 from autodist.analyze.launched import is_distributed
 from autodist.analyze.losses import amplified
 from autodist.files import writing
+from autodist.files.naming import rank_zero_statements
 from autodist.interpreter import Interpreter, Plan, Runs
 from autodist.losses.scaling import IN_TRAINING
-from autodist.naming import rank_zero_statements
 from autodist.origins import learnt_from
 from autodist.placement import Each, Partial, Placement, Shard
 from autodist.placement.call import ROWS
