@@ -27,41 +27,60 @@ MOST = 32
 DEEPEST = 6
 
 
-def spelled(value: Value, depth: int = DEEPEST) -> frozenset[str]:
+def spelled(value: Value) -> frozenset[str]:
     """How a path may be spelled. What is not told stands in it by what it is computed from, in angle brackets."""
-    found = {str(each) for kind, each in value.constants if kind in (str, int)}
-    found |= {NUMBER for kind, _ in value.constants if kind not in (str, int, type(None))}
-    for each in value.things if depth else ():
-        if isinstance(each, Object) and each.cls is None and each.inputs:
-            found |= _joined(each.inputs if each.name.startswith("pathlib.") else each.inputs[:1], "/", depth)
-        elif isinstance(each, Method) and isinstance(each.owner, Object):
-            found |= {
-                f"<{each.function} of {one}>" for one in spelled(Value(things=frozenset([each.owner])), depth - 1)
-            }
-    for operation in value.operations if depth else ():
-        found.update(_computed(operation, depth))
-    return frozenset(islice(sorted(found), MOST))
+    return _Spelling().of(value, DEEPEST)
 
 
-def _computed(operation: Operation, depth: int) -> Iterable[str]:
-    inputs = (Value(things=frozenset([operation.owner])), *operation.inputs) if operation.owner else operation.inputs
-    between = JOINING.get(operation.name, JOINING.get(operation.name.rpartition(".")[2]))
-    first = inputs[0].constant if inputs else None
-    if isinstance(first, str) and operation.name.endswith(".format") and not isinstance(operation.node, ast.JoinedStr):
-        return [FIELDS.sub(NUMBER, first)]
-    if between is not None:
-        return _joined(inputs, between, depth)
-    if operation.name == "range.index":
-        return [NUMBER]
-    if SAME.fullmatch(operation.name) and inputs:
-        return spelled(inputs[0], depth - 1)
-    place = "" if inputs else f"{getattr(operation.node, 'lineno', 0)}"
-    return [f"<{operation.name.rpartition('.')[2]} of {each or place}>" for each in _joined(inputs, ",", depth)]
+class _Spelling:
+    """The spellings of paths, those of what an operation gives each once."""
 
+    def __init__(self) -> None:
+        self._known: dict[tuple[Operation, int], frozenset[str]] = {}
 
-def _joined(parts: Iterable[Value], between: str, depth: int) -> set[str]:
-    known = [spelled(each, depth - 1) or {"<>"} for each in parts]
-    return {between.join(each) for each in islice(product(*map(sorted, known)), MOST)}
+    def of(self, value: Value, depth: int) -> frozenset[str]:
+        found = {str(each) for kind, each in value.constants if kind in (str, int)}
+        found |= {NUMBER for kind, _ in value.constants if kind not in (str, int, type(None))}
+        for each in value.things if depth else ():
+            if isinstance(each, Object) and each.cls is None and each.inputs:
+                found |= self._joined(each.inputs if each.name.startswith("pathlib.") else each.inputs[:1], "/", depth)
+            elif isinstance(each, Method) and isinstance(each.owner, Object):
+                owner = self.of(Value(things=frozenset([each.owner])), depth - 1)
+                found |= {f"<{each.function} of {one}>" for one in owner}
+        for operation in value.operations if depth else ():
+            found |= self._given_by(operation, depth)
+        return frozenset(islice(sorted(found), MOST))
+
+    def _given_by(self, operation: Operation, depth: int) -> frozenset[str]:
+        key = operation, depth
+        if key not in self._known:
+            self._known[key] = frozenset(self._computed(operation, depth))
+        return self._known[key]
+
+    def _computed(self, operation: Operation, depth: int) -> Iterable[str]:
+        owner = [Value(things=frozenset([operation.owner]))] if operation.owner else []
+        inputs = (*owner, *operation.inputs)
+        short = operation.name.rpartition(".")[2]
+        between = JOINING.get(operation.name, JOINING.get(short))
+        first = inputs[0].constant if inputs else None
+        if isinstance(first, str) and short == "format" and not isinstance(operation.node, ast.JoinedStr):
+            return [FIELDS.sub(NUMBER, first)]
+        if between is not None:
+            return self._joined(inputs, between, depth)
+        if operation.name == "range.index":
+            return [NUMBER]
+        if SAME.fullmatch(operation.name) and inputs:
+            return self.of(inputs[0], depth - 1)
+        if operation.is_tensor:
+            return []
+        if not inputs:
+            return [f"<{short} of line {getattr(operation.node, 'lineno', 0)}>"]
+        return [f"<{short} of {each}>" for each in self._joined(inputs, ",", depth) or {""}]
+
+    def _joined(self, parts: Iterable[Value], between: str, depth: int) -> set[str]:
+        known = [self.of(each, depth - 1) for each in parts]
+        together = product(*(sorted(each) or ["<>"] for each in known)) if any(known) else ()
+        return {between.join(each) for each in islice(together, MOST)}
 
 
 def made_of(value: Value) -> set[Operation]:

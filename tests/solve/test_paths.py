@@ -16,6 +16,8 @@ import glob
 import os
 from pathlib import Path
 
+import torch
+
 args = argparse.ArgumentParser().parse_args()
 n = 1
 while os.path.exists(f"runs/exp{n}"):
@@ -64,6 +66,7 @@ def test_spellings(path: str, told: str) -> None:
         ("f'out/epoch_{args.epoch}.png'", "'out/epoch_1.png'", False),  # of which it is not told that it is a number
         ("[f'out/epoch_{each}.png' for each in numbers][0]", "'out/epoch_1.png'", True),
         ("[f'{each}.png' for each in numbers][0]", "'1.png'", False),  # a number alone says nothing
+        ("f'{torch.rand(()):.2f}.pt'", "f'{torch.rand(()):.2f}.pt'", True),
         ("Path(args.out).parent / 'a.pt'", "os.path.join(Path(args.out).parent, 'a.pt')", True),
     ],
 )
