@@ -294,5 +294,7 @@ def _spelled(run: Interpreter, call: ast.AST, writes: bool) -> frozenset[str]:
     given = [*call.args, *(each.value for each in call.keywords)]
     if isinstance(call.func, ast.Attribute) and (not given or call.func.attr in OF_PATHS):
         given = [call.func.value, *given]  # `path.stat()`, and of `os.replace(new, old)` nothing
+    if writes and last_name(call.func) in temporary.COPYING:
+        given = given[1:]  # what is copied is only read
     found = [paths.spelled(run.runs.program.at(node)) for node in given]
     return frozenset().union(*(found if writes else list(filter(None, found))[:1]))
