@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from autodist import randomness, regions
 from autodist.common_draws import come_alike
+from autodist.files import writing
 from autodist.interpreter import Event, Interpreter
 from autodist.rule import Severity
 from autodist.script import Concern, Decision
@@ -45,7 +46,7 @@ def decisions(
         assert isinstance(event.node, ast.expr)
         inside = any(loop.node in training for loop in event.loops) or event.source.parents[event.node] in training
         for part in _parts(event.node):
-            if regions.asks_for_writer(part, run) and _decides_by_writer(event, part, met):
+            if writing.asks_for_writer(part, run) and _decides_by_writer(event, part, met):
                 found[part] = Decision(event.source, part, not isinstance(part, ast.Compare))
                 continue
             value = run.values.get(part, NOTHING)

@@ -136,3 +136,10 @@ class Rule:
 def rule(code: str, *strategies: Strategy, of_ranks: bool = False, on_request: bool = False) -> Callable[[Check], Rule]:
     """Declare the decorated function as the rule ``code``, for ``strategies`` (all if none is named)."""
     return lambda check: Rule(code, frozenset(strategies or AVAILABLE), check, of_ranks, on_request)
+
+
+def raised(script: TrainingScript, code: str) -> Iterator[Finding]:
+    """What the analysis has to say under a code."""
+    for each in script.concerns:
+        if each.code == code:
+            yield Finding(each.source, each.node, each.message, severity=each.severity)

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from autodist.program import Program
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.solve.rounds import Left
@@ -557,6 +558,8 @@ class TrainingScript:
 
     project: Project
     values: Mapping[ast.expr, Value]
+    program: Program = field(default_factory=Program)
+    """What the script does, as a graph."""
     setup: Setup | None = None
     distributed: bool = False
     sometimes_joined: Site | None = None

@@ -245,20 +245,6 @@ class Source:
                 return True
         return False
 
-    def last_bound(self, read: ast.expr, stores: list[ast.stmt]) -> list[ast.stmt]:
-        """The statements that may have bound a variable where it is read: the last ones before it, else those of an
-        earlier round of a loop."""
-        around = set(self.ancestors(read))
-        earlier = [each for each in stores if each.lineno <= read.lineno and each not in around]
-        if isinstance(self.statement(read), ast.AugAssign) and self.statement(read) in stores:
-            earlier.append(self.statement(read))
-        found: list[ast.stmt] = []
-        for each in sorted(earlier, key=lambda each: -each.lineno):
-            found.append(each)
-            if not around.isdisjoint(self.block(each)) and not isinstance(each, ast.AugAssign):
-                return found
-        return found or stores
-
     def line(self, number: int) -> str:
         """A line of the text, counted from 1, without its end."""
         return self._lines[number - 1].decode().rstrip("\r\n")

@@ -278,11 +278,6 @@ class Table:
         self.entries[key] = value.but(things=value.things | others) if others else value
 
 
-def is_scope(table: Table) -> bool:
-    """Whether it is what `locals()` or `globals()` gives: variables by their names."""
-    return isinstance(table.node, ast.Attribute) and isinstance(table.node.value, ast.Call)
-
-
 @dataclass(eq=False)
 class Stream:
     """An iterator; ``over`` are the loaders that it draws from."""

@@ -20,12 +20,12 @@ from autodist.edits import (
 )
 from autodist.rule import Context, Severity
 from autodist.script import Borrowed, TrainingScript
-from autodist.source import Source
+from autodist.source import Source, argument
 from autodist.values import NOTHING, Object, Wrapped
 
 from ._collectives import COLLECTIVES
 from ._departed import all_but, without_imports
-from ._preamble import Planned, argument, defined, dist, imported, member, planned
+from ._preamble import Planned, defined, dist, imported, member, planned
 
 ALIASES = {"torch.distributed": "dist", "torch.nn": "nn", "os": "os"}
 NO_ADASUM = "Adasum has no counterpart in DistributedDataParallel"

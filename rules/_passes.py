@@ -6,10 +6,10 @@ import ast
 
 from autodist.rule import Context
 from autodist.script import Epoch, Loader, TrainingScript
-from autodist.source import Source, all_of, last_name
+from autodist.source import Source, all_of, argument, last_name
 from autodist.values import NOTHING, Object
 
-from ._preamble import Planned, argument, defined, free_name, given_sampler, imported, simple
+from ._preamble import Planned, defined, free_name, given_sampler, imported, simple
 
 
 def counting(script: TrainingScript, context: Context, source: Source) -> tuple[str, Planned]:

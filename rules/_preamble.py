@@ -11,8 +11,7 @@ from autodist.edits import AddImport, Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.imports import below_imports
 from autodist.rule import Context, Finding, Fix, Severity
 from autodist.script import Reduction, Site, TrainingScript, Wrapping
-from autodist.source import Source, last_name, simple
-from autodist.values import NOTHING
+from autodist.source import Source, argument, last_name, simple
 
 from ._collectives import AS_ON_RANK_ZERO
 
@@ -99,23 +98,12 @@ def bound(source: Source, name: str, node: ast.expr) -> str:
     return "\n".join([start + first, *moved]) + "\n"
 
 
-def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
-    """The expression passed as an argument, if the call spells it out."""
-    for keyword in call.keywords:
-        if keyword.arg == name:
-            return keyword.value
-    if position is not None and position < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
-        return call.args[position]
-    return None
-
-
 def given_sampler(script: TrainingScript, call: ast.Call) -> ast.expr | None:
     """The sampler that a loader is given, if any: `sampler=train_sampler` may say `None` by a variable."""
     sampler = argument(call, "sampler", 3)
     if sampler is None or isinstance(sampler, ast.Constant) and sampler.value is None:
         return None
-    value = script.values.get(sampler, NOTHING)
-    return None if value.const is None and not value.things else sampler
+    return None if script.program.at(sampler).constant is None else sampler
 
 
 def asks_for(sampler: ast.expr | None, test: ast.Compare) -> bool:

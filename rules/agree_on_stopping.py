@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autodist.edits import WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, rule
+from autodist.rule import Context, Example, Finding, Fix, raised, rule
 from autodist.script import TrainingScript
 from autodist.source import shortened
 
@@ -111,9 +111,7 @@ def agree_on_stopping(script: TrainingScript, context: Context) -> Iterator[Find
     `if writer and step % 100 == 0:` leads to what all compute together. A model that draws noise where it is
     evaluated, as a VAE does, gives each rank another loss to stop by.
     """
-    for concern in script.concerns:
-        if concern.code == "AD608":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD608")
     if not script.trains or script.distributed:
         return
     for decision in script.decisions:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -36,6 +36,4 @@ def begin_with_equal_weights(script: TrainingScript, context: Context) -> Iterat
     Of a script that distributes itself: DistributedDataParallel sends the weights of rank 0 to all. FSDP and gradients
     that are averaged by hand do not: ranks train different models by the same gradients.
     """
-    for concern in script.concerns:
-        if concern.code == "AD707":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD707")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -37,6 +37,4 @@ def call_alike(script: TrainingScript, context: Context) -> Iterator[Finding]:
     Of a script that distributes itself: what one rank calls first is matched with what another calls first. A
     different order hangs, a different type gives numbers that mean nothing.
     """
-    for concern in script.concerns:
-        if concern.code == "AD804":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD804")

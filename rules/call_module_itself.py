@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from autodist.edits import Recompose
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import TrainingScript
+from autodist.source import argument
 
 from ._examples import PLAIN
-from ._preamble import argument, planned
+from ._preamble import planned
 
 NET = """\
 class Net(nn.Module):

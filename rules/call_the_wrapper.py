@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -22,6 +22,4 @@ def call_the_wrapper(script: TrainingScript, context: Context) -> Iterator[Findi
     Of a script that distributes itself: `model.module(x)` computes the same, but the wrapper does not know of the pass
     and averages no gradients. Nothing fails; each rank trains a model of its own.
     """
-    for concern in script.concerns:
-        if concern.code == "AD413":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD413")

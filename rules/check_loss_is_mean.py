@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, Severity, rule
+from autodist.rule import Context, Example, Finding, Severity, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import PLAIN
@@ -70,6 +70,4 @@ def check_loss_is_mean(script: TrainingScript, context: Context) -> Iterator[Fin
     for sites, message in ((script.pieces, IN_PIECES), (script.untold, UNTOLD)):
         for site in sites[:1]:
             yield Finding(site.source, site.node, message, severity=Severity.WARNING)
-    for concern in script.concerns:
-        if concern.code == "AD602":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD602")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -30,6 +30,4 @@ def count_what_was_seen(script: TrainingScript, context: Context) -> Iterator[Fi
     Of a script that distributes itself: a DistributedSampler fills the shares up with samples that another rank has,
     too, so that an accuracy may exceed 1. Count what was seen, or evaluate whole data.
     """
-    for concern in script.concerns:
-        if concern.code == "AD611":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD611")

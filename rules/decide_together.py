@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -24,6 +24,4 @@ def decide_together(script: TrainingScript, context: Context) -> Iterator[Findin
     Of a script that distributes itself: a loss, an accuracy or a count of a rank's own samples differs between ranks.
     Ranks that stop, skip a step or save by it part from the others, and whoever comes to the next collective waits.
     """
-    for concern in script.concerns:
-        if concern.code == "AD802":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD802")

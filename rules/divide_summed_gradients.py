@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -36,6 +36,4 @@ def divide_summed_gradients(script: TrainingScript, context: Context) -> Iterato
     Of a script that distributes itself by hand: each rank's gradient is that of the mean over its own batch, and their
     sum is as many times too large as there are ranks.
     """
-    for concern in script.concerns:
-        if concern.code == "AD418":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD418")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -31,6 +31,4 @@ def download_once(script: TrainingScript, context: Context) -> Iterator[Finding]
     Of a script that distributes itself: the ranks of a machine write the same files at the same time, and some read
     what others have half written. Rank 0 downloads, and the others wait at a barrier before they read.
     """
-    for concern in script.concerns:
-        if concern.code == "AD310":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD310")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -26,6 +26,4 @@ def give_equal_rounds(script: TrainingScript, context: Context) -> Iterator[Find
     Of a script that distributes itself: of 10 files, `files[rank::4]` has 3 or 2. The ranks that have one more wait in
     it for those that have left the loop, until the process group gives up.
     """
-    for concern in script.concerns:
-        if concern.code == "AD803":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD803")

@@ -4,32 +4,17 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import AddImport, InsertAfter, InsertBefore, ReplaceStatement
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import Context, Example, Finding, Fix, Strategy, raised, rule
 from autodist.script import Site, TrainingScript
 from autodist.source import Source
 
+from ._examples import PLAIN
 from ._launcher import read_launcher
 from ._preamble import Planned, defined, dist, imported, member, planned
 
 EXAMPLES = [
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN,
         after='''\
         import atexit
         import os
@@ -256,9 +241,7 @@ def join_process_group(script: TrainingScript, context: Context) -> Iterator[Fin
         yield _awaited(site, context)
     if script.sometimes_joined is not None and context.config.strategy is not Strategy.DDP:
         yield _always_joined(script.sometimes_joined, context)
-    for concern in script.concerns:
-        if concern.code == "AD101":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD101")
     setup = script.setup
     if setup is None or script.distributed:
         return

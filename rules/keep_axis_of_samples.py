@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator
 
 from autodist.edits import SetArgument
-from autodist.rule import Context, Example, Finding, Fix, rule
+from autodist.rule import Context, Example, Finding, Fix, raised, rule
 from autodist.script import TrainingScript
 
 from ._preamble import planned
@@ -44,9 +44,7 @@ def keep_axis_of_samples(script: TrainingScript, context: Context) -> Iterator[F
     """
     if not script.trains or script.distributed:
         return
-    for concern in script.concerns:
-        if concern.code == "AD208":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD208")
     for site in script.squeezed:
         message = "a rank may have one sample, whose axis this would drop as well"
         fix = Fix(planned(site.source, SetArgument(site.node, "dim", "1")))

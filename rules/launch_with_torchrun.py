@@ -16,11 +16,11 @@ from autodist.edits import (
 )
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Launcher, LauncherOption, Site, TrainingScript
-from autodist.source import Source
+from autodist.source import Source, argument
 
 from ._departed import without_imports
 from ._launcher import read_launcher
-from ._preamble import argument, imported, planned
+from ._preamble import imported, planned
 
 EXAMPLES = [
     Example(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -24,6 +24,4 @@ def leave_process_group(script: TrainingScript, context: Context) -> Iterator[Fi
     torch warns that `destroy_process_group() was not called before program exit`. Most scripts end on all ranks at
     once, so it is said only where `--select` asks for it.
     """
-    for concern in script.concerns:
-        if concern.code == "AD109":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD109")

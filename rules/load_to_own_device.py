@@ -6,6 +6,7 @@ from autodist.edits import SetArgument
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
+from ._examples import PLAIN
 from ._preamble import planned
 
 EXAMPLES = [
@@ -94,42 +95,10 @@ EXAMPLES = [
         """,
     ),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        model.load_state_dict(torch.load("pretrained.pt"))
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
-        after="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        model.load_state_dict(torch.load("pretrained.pt", map_location="cpu"))
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN.replace("optimizer =", 'model.load_state_dict(torch.load("pretrained.pt"))\noptimizer ='),
+        after=PLAIN.replace(
+            "optimizer =", 'model.load_state_dict(torch.load("pretrained.pt", map_location="cpu"))\noptimizer ='
+        ),
     ),
     Example(
         before="""\
@@ -170,24 +139,9 @@ EXAMPLES = [
         """,
     ),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        model.load_state_dict(torch.load("pretrained.pt", map_location="cpu"))
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN.replace(
+            "optimizer =", 'model.load_state_dict(torch.load("pretrained.pt", map_location="cpu"))\noptimizer ='
+        ),
         after=None,
     ),
 ]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -30,6 +30,4 @@ def meet_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Find
     all ranks have called it. Where only rank 0 calls it, or others have left by then, those that wait do so until the
     process group gives up.
     """
-    for concern in script.concerns:
-        if concern.code == "AD801":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD801")

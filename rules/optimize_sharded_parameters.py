@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -26,6 +26,4 @@ def optimize_sharded_parameters(script: TrainingScript, context: Context) -> Ite
     Of a script that distributes itself: FSDP puts other parameters in the place of those that the optimizer has. It
     steps over what gets no gradients, and the loss stays as it is.
     """
-    for concern in script.concerns:
-        if concern.code == "AD509":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD509")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -23,6 +23,4 @@ def print_once(script: TrainingScript, context: Context) -> Iterator[Finding]:
     Of a script that distributes itself: the line comes as often as there are ranks, in any order. Lines that say which
     rank prints them are left alone, and so is what is printed before training.
     """
-    for concern in script.concerns:
-        if concern.code == "AD309":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD309")

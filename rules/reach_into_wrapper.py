@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import Edit, Recompose, WrapExpr
-from autodist.rule import REPLICATED, Context, Example, Finding, Fix, rule
+from autodist.rule import REPLICATED, Context, Example, Finding, Fix, raised, rule
 from autodist.script import Site, TrainingScript
 from autodist.source import Source
 
@@ -61,23 +61,7 @@ EXAMPLES = [
         """,
     ),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN,
         after=None,
     ),
 ]
@@ -118,9 +102,7 @@ def reach_into_wrapper(script: TrainingScript, context: Context) -> Iterator[Fin
     for site in script.wrapper_tests:
         fix = Fix(_also_asking(site, context))
         yield Finding(site.source, site.node, "DistributedDataParallel takes the place of DataParallel", fix)
-    for concern in script.concerns:
-        if concern.code == "AD402":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD402")
 
 
 def _also_asking(site: Site, context: Context) -> tuple[tuple[Source, Edit], ...]:

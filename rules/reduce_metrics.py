@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from autodist.edits import Edit, InsertBefore, Recompose, ReplaceExpr, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, rule
+from autodist.rule import Context, Example, Finding, Fix, raised, rule
 from autodist.script import Reduction, TrainingScript
 from autodist.source import Source, all_of, last_name, shortened, spelled, told_once, walk
 from autodist.spread import Spread
@@ -286,9 +286,7 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
     """
     if not script.trains:
         return
-    for concern in script.concerns:
-        if concern.code == "AD601":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD601")
     variables: dict[tuple[Source, str], str] = {}
     reductions = {**REDUCTIONS, **OF_NUMPY} if any(map(_uses_numpy, script.project.sources)) else REDUCTIONS
     if any(_is_of_many(reduction, script) for reduction in script.reductions):

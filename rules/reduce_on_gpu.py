@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -24,6 +24,4 @@ def reduce_on_gpu(script: TrainingScript, context: Context) -> Iterator[Finding]
     Of a script that distributes itself: NCCL knows the memory of GPUs alone, and raises `No backend type associated
     with device type cpu`.
     """
-    for concern in script.concerns:
-        if concern.code == "AD107":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD107")

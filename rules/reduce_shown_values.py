@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -24,6 +24,4 @@ def reduce_shown_values(script: TrainingScript, context: Context) -> Iterator[Fi
     computed of it is that share's, until the ranks have told each other. What a step shows of its own batch while it
     goes on is left alone, and so is a line that says whose number it is.
     """
-    for concern in script.concerns:
-        if concern.code == "AD610":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD610")

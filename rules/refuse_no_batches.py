@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 EXAMPLES = [
@@ -113,6 +113,4 @@ def refuse_no_batches(script: TrainingScript, context: Context) -> Iterator[Find
 
     Where every step sees all data, one graph, or an environment, there is nothing to deal out to the ranks.
     """
-    for concern in script.concerns:
-        if concern.code == "AD902":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD902")

@@ -6,82 +6,43 @@ from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._borrowed import departures
+from ._examples import PLAIN
+
+REPORTED = """\
+import horovod.torch as hvd
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+hvd.init()
+torch.manual_seed(0)
+train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+sampler = DistributedSampler(train_set, num_replicas=hvd.size(), rank=hvd.rank())
+loader = DataLoader(train_set, batch_size=8, sampler=sampler)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * hvd.size())
+optimizer = hvd.DistributedOptimizer(optimizer, op=hvd.Adasum)
+hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+
+for epoch in range(2):
+    sampler.set_epoch(epoch)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    if hvd.rank() == 0:
+        print(epoch)
+"""
 
 EXAMPLES = [
     Example(
-        before="""\
-        import horovod.torch as hvd
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-        from torch.utils.data.distributed import DistributedSampler
-
-        hvd.init()
-        torch.manual_seed(0)
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        sampler = DistributedSampler(train_set, num_replicas=hvd.size(), rank=hvd.rank())
-        loader = DataLoader(train_set, batch_size=8, sampler=sampler)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * hvd.size())
-        optimizer = hvd.DistributedOptimizer(optimizer, op=hvd.Adasum)
-        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-
-        for epoch in range(2):
-            sampler.set_epoch(epoch)
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-            if hvd.rank() == 0:
-                print(epoch)
-        """,
-        after="""\
-        import horovod.torch as hvd
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-        from torch.utils.data.distributed import DistributedSampler
-
-        hvd.init()
-        torch.manual_seed(0)
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        sampler = DistributedSampler(train_set, num_replicas=hvd.size(), rank=hvd.rank())
-        loader = DataLoader(train_set, batch_size=8, sampler=sampler)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * hvd.size())
-        optimizer = hvd.DistributedOptimizer(optimizer, op=hvd.Adasum)
-        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-
-        for epoch in range(2):
-            sampler.set_epoch(epoch)
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-            if hvd.rank() == 0:
-                print(epoch)
-        """,
+        before=REPORTED,
+        after=REPORTED,
     ),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN,
         after=None,
     ),
 ]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import PLAIN
@@ -79,23 +79,7 @@ EXAMPLES = [
         """,
     ),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN,
         after=None,
     ),
 ]
@@ -111,6 +95,4 @@ def refuse_own_optimisation(script: TrainingScript, context: Context) -> Iterato
     by its wrapper. Hooks of gradients see those of a rank's own samples: scaling them is the same as scaling their
     mean, clamping is not.
     """
-    for concern in script.concerns:
-        if concern.code == "AD904":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD904")

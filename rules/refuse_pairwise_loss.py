@@ -2,66 +2,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
+from ._examples import PLAIN
+
+REFUSED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 4))
+loader = DataLoader(train_set, batch_size=8, shuffle=True)
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+for epoch in range(2):
+    for x, y in loader:
+        similarity = nn.functional.dropout(model(x) @ model(y).T)
+        loss = nn.functional.cross_entropy(similarity, torch.arange(len(x)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
 EXAMPLES = [
+    Example(before=REFUSED, after=REFUSED),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 4))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 2)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                similarity = nn.functional.dropout(model(x) @ model(y).T)
-                loss = nn.functional.cross_entropy(similarity, torch.arange(len(x)))
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
-        after="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 4))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 2)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                similarity = nn.functional.dropout(model(x) @ model(y).T)
-                loss = nn.functional.cross_entropy(similarity, torch.arange(len(x)))
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
-    ),
-    Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN,
         after=None,
     ),
 ]
@@ -76,6 +44,4 @@ def refuse_pairwise_loss(script: TrainingScript, context: Context) -> Iterator[F
     message names the operation by which samples begin to meet, or says that it is not known how the loss depends on
     them. In a branch that training does not come to, by its test, such an operation is a warning.
     """
-    for concern in script.concerns:
-        if concern.code == "AD906":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD906")

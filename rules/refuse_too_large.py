@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 SCRIPT = """\
@@ -41,6 +41,4 @@ def refuse_too_large(script: TrainingScript, context: Context) -> Iterator[Findi
     it is imported: that is before the ranks can find each other. Of more modules than can be followed of which an
     option names one, those are that the script names itself, with a warning.
     """
-    for concern in script.concerns:
-        if concern.code == "AD905":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD905")

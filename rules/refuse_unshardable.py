@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import SHARDED, Context, Example, Finding, rule
+from autodist.rule import SHARDED, Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import PLAIN
@@ -62,6 +62,4 @@ def refuse_unshardable(script: TrainingScript, context: Context) -> Iterator[Fin
     and its parameters can neither be exchanged nor hooked. `--strategy ddp` keeps the whole model on every rank and has
     no such limits.
     """
-    for concern in script.concerns:
-        if concern.code == "AD907":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD907")

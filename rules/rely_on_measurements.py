@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autodist.observations import Measured
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import PLAIN
@@ -41,6 +41,4 @@ def rely_on_measurements(script: TrainingScript, context: Context) -> Iterator[F
     known: labels that are left out, and do not occur in those steps, make a loss another mean. `convert --verify`
     proves the result on a whole run, and says this no more.
     """
-    for concern in script.concerns:
-        if concern.code == "AD612":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD612")

@@ -6,55 +6,19 @@ from collections.abc import Iterator
 from autodist.edits import InsertBefore
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Epoch, Loader, TrainingScript
+from autodist.source import argument
 from autodist.values import NOTHING, Object
 
+from ._examples import PLAIN
 from ._passes import counting, idle_sampler, is_made_for
-from ._preamble import (
-    Planned,
-    argument,
-    given_sampler,
-    may_be_none,
-    member,
-    planned,
-)
+from ._preamble import Planned, given_sampler, may_be_none, member, planned
 
 EXAMPLES = [
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
-        after="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            loader.sampler.set_epoch(epoch)
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN,
+        after=PLAIN.replace(
+            "    for x, y in loader:\n", "    loader.sampler.set_epoch(epoch)\n    for x, y in loader:\n"
+        ),
     ),
     Example(
         before="""\

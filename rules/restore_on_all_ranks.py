@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -26,6 +26,4 @@ def restore_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[F
     Of a script that distributes itself: the state of an optimizer, or of a model that is wrapped already, is every
     rank's own. Nothing sends it from rank 0 to the others, which go on from the beginning.
     """
-    for concern in script.concerns:
-        if concern.code == "AD312":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD312")

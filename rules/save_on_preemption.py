@@ -17,10 +17,10 @@ from autodist.edits import (
 )
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Preemption, Running, TrainingScript
-from autodist.source import Source, last_name
+from autodist.source import Source, argument, last_name
 
 from ._examples import PLAIN
-from ._preamble import Planned, argument, defined, dist, imported, member
+from ._preamble import Planned, defined, dist, imported, member
 
 PREEMPTED = '''\
 class Preempted(SystemExit):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -23,6 +23,4 @@ def save_unwrapped_keys(script: TrainingScript, context: Context) -> Iterator[Fi
     Of a script that distributes itself: the keys of the wrapper begin with `module.`, and those of the model do not.
     Nothing is said where the script deals with that prefix itself.
     """
-    for concern in script.concerns:
-        if concern.code == "AD414":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD414")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -25,6 +25,4 @@ def scale_rate_once(script: TrainingScript, context: Context) -> Iterator[Findin
     Of a script that distributes itself: once may be meant, as the batch grows with the number of ranks. Twice is an
     oversight, mostly of a rate that an option or a launcher has scaled already.
     """
-    for concern in script.concerns:
-        if concern.code == "AD417":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD417")

@@ -6,28 +6,16 @@ from collections.abc import Iterator
 from autodist.edits import InsertAfter, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
+from autodist.source import argument
 
-from ._preamble import argument, dist, planned
+from ._examples import PLAIN
+from ._preamble import dist, planned
 
 EXAMPLES = [
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y, reduction="sum")
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN.replace(
+            "loss = nn.functional.mse_loss(model(x), y)", 'loss = nn.functional.mse_loss(model(x), y, reduction="sum")'
+        ),
         after="""\
         import torch
         import torch.distributed as dist
@@ -48,44 +36,15 @@ EXAMPLES = [
         """,
     ),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN,
         after=None,
     ),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                distances = ((model(x) - y) ** 2).sum(dim=tuple(range(1, y.dim())))  # of each sample
-                loss = distances.mean()
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN.replace(
+            "loss = nn.functional.mse_loss(model(x), y)",
+            "distances = ((model(x) - y) ** 2).sum(dim=tuple(range(1, y.dim())))  # of each sample\n"
+            "        loss = distances.mean()",
+        ),
         after=None,
     ),
 ]

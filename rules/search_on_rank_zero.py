@@ -4,10 +4,9 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import Edit, Guard, InsertAfter, Recompose, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, Severity, rule
+from autodist.rule import Context, Example, Finding, Fix, Severity, raised, rule
 from autodist.script import Search, Site, TrainingScript
-from autodist.source import Source
-from autodist.values import NOTHING
+from autodist.source import Source, argument
 
 from ._collectives import (
     AS_ON_RANK_ZERO,
@@ -21,7 +20,7 @@ from ._collectives import (
     STUDY_ON_ALL_RANKS,
 )
 from ._examples import PLAIN
-from ._preamble import Planned, argument, defined, dist, imported, planned
+from ._preamble import Planned, defined, dist, imported, planned
 
 BEFORE = """\
 import optuna
@@ -104,7 +103,7 @@ def search_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fi
         fix = Fix((*definitions, *planned(site.source, WrapExpr(call.func.value, "StudyOnAllRanks({})", outer=True))))
         yield Finding(site.source, call, "each rank would try other hyperparameters, and prune at other times", fix)
         jobs = argument(call, "n_jobs", 3)
-        if jobs is not None and script.values.get(jobs, NOTHING).const != 1 and site in script.search.run:
+        if jobs is not None and script.program.at(jobs).constant != 1 and site in script.search.run:
             message = "threads of their own would mix the collectives of several trials: leave n_jobs at 1"
             yield Finding(site.source, jobs, message, severity=Severity.WARNING)
     for site in script.search.stopped:
@@ -115,9 +114,7 @@ def search_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fi
 
     for site in script.search.led:
         yield _led(script, context, site)
-    for concern in script.concerns:
-        if concern.code == "AD704":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD704")
 
 
 def _led(script: TrainingScript, context: Context, site: Site) -> Finding:

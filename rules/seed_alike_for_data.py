@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -24,6 +24,4 @@ def seed_alike_for_data(script: TrainingScript, context: Context) -> Iterator[Fi
     by seeds of their own, their shares overlap and samples of the evaluation are trained on. Dropout may differ by
     rank, and so may the weights of a model that DDP wraps, which takes those of rank 0.
     """
-    for concern in script.concerns:
-        if concern.code == "AD705":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD705")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -22,6 +22,4 @@ def seed_before_splitting(script: TrainingScript, context: Context) -> Iterator[
     Of a script that distributes itself: without a seed a process draws from one that the system gives it. What one
     rank holds out for validation, another trains on.
     """
-    for concern in script.concerns:
-        if concern.code == "AD706":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD706")

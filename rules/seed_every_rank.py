@@ -7,30 +7,14 @@ from autodist.edits import InsertBefore, RemoveStatement, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript, Unseeded
 from autodist.source import Source
-from autodist.values import NOTHING, External
 
 from ._collectives import AS_ON_RANK_ZERO
+from ._examples import PLAIN
 from ._preamble import Planned, defined, dist, imported, planned
 
 EXAMPLES = [
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN,
         after='''\
         import torch
         import torch.distributed as dist
@@ -118,24 +102,7 @@ EXAMPLES = [
 ''',
     ),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        torch.manual_seed(1)
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN.replace("train_set =", "torch.manual_seed(1)\ntrain_set ="),
         after=None,
     ),
     Example(
@@ -373,7 +340,7 @@ def _with_seed_of_rank_zero(site: Unseeded, script: TrainingScript, context: Con
     if told is not None or not bare:
         return (*imports, *planned(source, WrapExpr(told if told is not None else node, agreed)))
     assert isinstance(node, ast.Call)
-    names = {thing.name for thing in script.values.get(node.func, NOTHING).things if isinstance(thing, External)}
+    names = script.program.at(node.func).functions
     if any(each.startswith("numpy.") for each in names):
         np, needed = imported(context, source, "numpy", "np")
         fresh = f"{np}.random.SeedSequence().entropy"

@@ -8,7 +8,7 @@ from autodist.config import MixedPrecision
 from autodist.edits import InsertAfter, Recompose, RemoveStatement, ReplaceExpr, ReplaceStatement
 from autodist.rule import SHARDED, Context, Example, Finding, Fix, Severity, Strategy, rule
 from autodist.script import Model, Site, TrainingScript, Wrapping
-from autodist.source import Source
+from autodist.source import Source, argument
 
 from ._examples import PLAIN
 from ._mesh import nodes_and_ranks
@@ -16,7 +16,6 @@ from ._meta import filling, making, moves_alone
 from ._names import names_at
 from ._preamble import (
     Planned,
-    argument,
     dist,
     first_free,
     if_there,

@@ -5,16 +5,17 @@ from collections.abc import Iterator
 
 from autodist.config import BatchSize
 from autodist.edits import Edit, Hoist, InsertBefore, RemoveArgument, SetArgument, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, Severity, rule
+from autodist.rule import Context, Example, Finding, Fix, Severity, raised, rule
 from autodist.script import Loader, TrainingScript
-from autodist.source import Source
+from autodist.source import Source, argument
 from autodist.values import NOTHING, Table, Value, union
 
+from ._examples import PLAIN
 from ._orders import generator, order_seed, seeding_later
 from ._passes import counting, idle_sampler, is_made_for, ordering
 from ._preamble import (
+    Planned,
     are_own,
-    argument,
     asks_for,
     bound,
     defined,
@@ -170,24 +171,10 @@ EXAMPLES = [
         after=None,
     ),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        sampler = None
-        loader = DataLoader(train_set, batch_size=8, shuffle=(sampler is None), sampler=sampler)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN.replace(
+            "loader = DataLoader(train_set, batch_size=8, shuffle=True)",
+            "sampler = None\nloader = DataLoader(train_set, batch_size=8, shuffle=(sampler is None), sampler=sampler)",
+        ),
         after="""\
         import torch
         import torch.distributed as dist
@@ -338,6 +325,17 @@ SHARING = frozenset("dataset batch_size shuffle sampler batch_sampler drop_last"
 UNEVEN = "data that do not divide by the number of ranks are filled up with up to N - 1 samples, seen twice"
 
 
+REASONS = {
+    False: "each rank takes its share of every batch",
+    True: "all ranks would go over all of the data",
+}
+UNSEEN = "cannot see which data set this loader reads"
+SEEDED_LATER = (
+    "the script seeds torch only after this loader is made, so that the order of its samples would not follow that "
+    "seed: seed before, or give the sampler its seed"
+)
+
+
 @rule("AD201")
 def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Give each rank its share of every training batch.
@@ -354,9 +352,74 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
     """
     if not script.trains:
         return
-    for concern in script.concerns:
-        if concern.code == "AD201":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD201")
+    yield from _reckoned(script, context)
+    ordered = 0  # of loaders that are read side by side
+    for loader in (each for each in script.loaders if not each.sharded):
+        call, source = loader.node, loader.source
+        if (unwritten := _unwritten(loader, script)) is not None:
+            yield Finding(source, call, unwritten, severity=Severity.REFUSAL)
+            continue
+        if loader.iterable or argument(call, "batch_sampler") or given_sampler(script, call):
+            continue
+        dataset = argument(call, "dataset", 0)
+        message = _unshareable(loader, script, context)
+        if message is not None or dataset is None:
+            yield Finding(source, call, message or UNSEEN, severity=Severity.REFUSAL)
+            continue
+        if (idle := idle_sampler(script, loader)) is not None:
+            yield _taken_up(loader, source.code(idle[0]))
+            continue
+        d, imports = dist(context, source)
+        sampler, sampler_import = member(context, source, "torch.utils.data.distributed", "DistributedSampler")
+        edits: list[Edit] = []
+        name = source.code(dataset)
+        if not simple(dataset):
+            name = _fresh(script, loader)
+            if _reads(source.code(dataset), _bound_inside(source, call)):  # `[DataLoader(Data(k)) for k in range(3)]`
+                edits.append(WrapExpr(dataset, f"({name} := {{}})"))
+            else:
+                edits.append(Hoist(dataset, name, bound(source, name, dataset)))
+        shuffle = argument(loader.told, "shuffle", 2)
+        options = _options(script, loader)
+        if loader.resized:
+            sampler_import = (*sampler_import, *defined(script, source, RESIZING.replace("{sampler}", sampler)))
+            sampler = "ResizingSampler"
+        elif script.default_device and "shuffle=False" not in options:
+            torch, torch_import = imported(context, source, "torch")
+            code = ON_CPU.format(sampler=sampler, torch=torch)
+            sampler_import = (*sampler_import, *torch_import, *defined(script, source, code))
+            sampler = "SamplerOnCPU"
+        if "shuffle=False" not in options:
+            if seeding_later(script, context, loader) is None:
+                yield Finding(source, call, SEEDED_LATER, severity=Severity.WARNING)
+            seed, needed = _seed(script, context, loader, ordered)
+            imports, options = (*imports, *needed), options + seed
+            ordered += "next(" not in seed and bool(loader.beside)
+        made = f"{sampler}({name}{options})"
+        if loader.switch is not None:
+            made = f"{made} if {loader.switch} else None"
+        if ".pop(" in options:
+            variable = _target(script, loader, "sampler")
+            edits.append(InsertBefore(source.statement(call), f"{variable} = {made}\n", prepares=True))
+            made = variable
+        if shuffle is not None:
+            named = argument(call, "shuffle", 2) is not None
+            unset = SetArgument(call, "shuffle", "False", 2)
+            edits.append(_without_shuffle(source, call, shuffle, loader.switch) if named else unset)
+        told_to = '.get("shuffle"' in options and loader.switch is not None
+        if told_to or shuffle is not None and shuffles_others(source, call, shuffle, loader.switch):
+            alike, needed = generator(script, context, source, call)
+            imports = (*imports, *needed)
+            edits.append(SetArgument(call, "generator", f"None if {loader.switch} else {alike}"))
+        edits.append(SetArgument(call, "sampler", made, 3))
+        edits += _divided(script, context, loader, d, shuffled='.get("shuffle"' in options)
+        fix = Fix((*imports, *sampler_import, *planned(source, *edits)))
+        yield Finding(source, call, f"{REASONS[script.distributed]}; {UNEVEN}", fix)
+
+
+def _reckoned(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """What is computed of a loader's batch size, and means that of all ranks."""
     for site, maybe in script.reckoned:
         d, imports = dist(context, site.source)
         ranks = f"{d}.get_world_size()"
@@ -366,115 +429,58 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
             imports = (*imports, *sampler_import)
         fix = Fix((*imports, *planned(site.source, WrapExpr(site.node, f"{{}} * {ranks}"))))
         yield Finding(site.source, site.node, "is a rank's share of the batch, and all of it is meant", fix)
-    ordered = 0  # of loaders that are read side by side
-    for loader in script.loaders:
-        call, source = loader.node, loader.source
-        if loader.sharded:
-            continue
-        if (unwritten := _unwritten(loader, script)) is not None:
-            yield Finding(source, call, unwritten, severity=Severity.REFUSAL)
-            continue
-        if loader.iterable or argument(call, "batch_sampler") or given_sampler(script, call):
-            continue
-        told = loader.told
-        size = argument(told, "batch_size", 1)
-        unsized = size is None and not any(keyword.arg is None for keyword in call.keywords)
-        unsized = unsized or isinstance(size, ast.Name) and _is_one(size, source, script)
-        unsized = unsized or isinstance(size, ast.Constant) and size.value == 1 and not script.distributed
-        if unsized and context.config.batch_size is BatchSize.GLOBAL:
-            message = "batches of one sample cannot be shared out: give a batch size, or use --batch-size per-rank"
-            yield Finding(source, call, message, severity=Severity.REFUSAL)
-            continue
-        dataset = argument(call, "dataset", 0)
-        if dataset is None:
-            yield Finding(source, call, "cannot see which data set this loader reads", severity=Severity.REFUSAL)
-            continue
-        if (idle := idle_sampler(script, loader)) is not None:
-            yield _taken_up(loader, source.code(idle[0]))
-            continue
-        d, imports = dist(context, source)
-        sampler, sampler_import = member(context, source, "torch.utils.data.distributed", "DistributedSampler")
-        statement = source.statement(call)
-        edits: list[Edit] = []
-        name = source.code(dataset)
-        if not simple(dataset):
-            name = _fresh(script, loader)
-            if _reads(source.code(dataset), _bound_inside(source, call)):  # `[DataLoader(Data(k)) for k in range(3)]`
-                edits.append(WrapExpr(dataset, f"({name} := {{}})"))
-            else:
-                edits.append(Hoist(dataset, name, bound(source, name, dataset)))
-        options = ""
-        unpacked = next((k for k in call.keywords if k.arg is None), None)
-        table = _table(script, unpacked)
-        shuffle = argument(told, "shuffle", 2)
-        if shuffle is None and unpacked is not None and (table is None or "shuffle" in table):
-            asked = "pop" if are_own(source, unpacked) else "get"
-            options += f', shuffle={source.code(unpacked.value)}.{asked}("shuffle", False)'
-        elif shuffle is None or isinstance(shuffle, ast.Constant) and not shuffle.value:
-            options += ", shuffle=False"
-        elif isinstance(shuffle, ast.Compare) and asks_for(argument(call, "sampler", 3), shuffle):
-            pass  # `shuffle=(sampler is None)`, which it is
-        elif not isinstance(shuffle, ast.Constant) and not says(shuffle, loader.switch or "None"):
-            options += f", shuffle={source.code(shuffle)}"
-        drop = argument(told, "drop_last", 8)
-        if drop is not None and not (isinstance(drop, ast.Constant) and not drop.value):
-            options += f", drop_last={source.code(drop)}"
-        elif drop is None and unpacked is not None:
-            options += _dropping(source.code(unpacked.value), table)
-        if loader.resized:
-            sampler_import = (*sampler_import, *defined(script, source, RESIZING.replace("{sampler}", sampler)))
-            sampler = "ResizingSampler"
-        elif script.default_device and "shuffle=False" not in options:
-            torch, torch_import = imported(context, source, "torch")
-            made_there = defined(script, source, ON_CPU.format(sampler=sampler, torch=torch))
-            sampler_import = (*sampler_import, *torch_import, *made_there)
-            sampler = "SamplerOnCPU"
-        if "shuffle=False" not in options:
-            seed, needed = order_seed(script, context, source, call)
-            later = seeding_later(script, context, loader)
-            if later is None:
-                message = (
-                    "the script seeds torch only after this loader is made, so that the order of its samples would not "
-                    "follow that seed: seed before, or give the sampler its seed"
-                )
-                yield Finding(source, call, message, severity=Severity.WARNING)
-            imports, more = (*imports, *needed, *(later or ())), ""
-            if any(is_made_for(epoch, loader, script) for epoch in loader.epochs):
-                passes, count = counting(script, context, source)
-                imports, more = (*imports, *count), f"next({passes})"
-            elif call in loader.beside:
-                orders, count = ordering(script, context, source)
-                imports, more = (*imports, *count), f"next({orders})"
-            elif loader.beside:
-                more = str(ordered)
-                ordered += 1
-            terms = [each for each in (seed, more) if each not in ("", "0")]
-            options += f", seed={' + '.join(terms)}" if terms else ""
-        made = f"{sampler}({name}{options})"
-        if loader.switch is not None:
-            made = f"{made} if {loader.switch} else None"
-        if ".pop(" in options:
-            variable = _target(script, loader, "sampler")
-            edits.append(InsertBefore(statement, f"{variable} = {made}\n", prepares=True))
-            made = variable
-        if shuffle is not None and argument(call, "shuffle", 2) is None:
-            edits.append(SetArgument(call, "shuffle", "False", 2))
-        elif shuffle is not None:
-            edits.append(_without_shuffle(source, call, shuffle, loader.switch))
-        told_to = '.get("shuffle"' in options and loader.switch is not None
-        if told_to or shuffle is not None and shuffles_others(source, call, shuffle, loader.switch):
-            alike, needed = generator(script, context, source, call)
-            imports = (*imports, *needed)
-            edits.append(SetArgument(call, "generator", f"None if {loader.switch} else {alike}"))
-        edits.append(SetArgument(call, "sampler", made, 3))
-        edits += _divided(script, context, loader, d, shuffled='.get("shuffle"' in options)
-        fix = Fix((*imports, *sampler_import, *planned(source, *edits)))
-        reason = (
-            "all ranks would go over all of the data"
-            if script.distributed
-            else "each rank takes its share of every batch"
-        )
-        yield Finding(source, call, f"{reason}; {UNEVEN}", fix)
+
+
+def _unshareable(loader: Loader, script: TrainingScript, context: Context) -> str | None:
+    """Why batches of one sample are not shared out."""
+    call, source, size = loader.node, loader.source, argument(loader.told, "batch_size", 1)
+    unsized = size is None and not any(keyword.arg is None for keyword in call.keywords)
+    unsized = unsized or isinstance(size, ast.Name) and _is_one(size, source, script)
+    unsized = unsized or isinstance(size, ast.Constant) and size.value == 1 and not script.distributed
+    if unsized and context.config.batch_size is BatchSize.GLOBAL:
+        return "batches of one sample cannot be shared out: give a batch size, or use --batch-size per-rank"
+    return None
+
+
+def _options(script: TrainingScript, loader: Loader) -> str:
+    """Whether the sampler shuffles, and leaves out what divides no further, as the loader is told to."""
+    source, call, told = loader.source, loader.node, loader.told
+    options = ""
+    unpacked = next((k for k in call.keywords if k.arg is None), None)
+    table = _table(script, unpacked)
+    shuffle = argument(told, "shuffle", 2)
+    if shuffle is None and unpacked is not None and (table is None or "shuffle" in table):
+        asked = "pop" if are_own(source, unpacked) else "get"
+        options += f', shuffle={source.code(unpacked.value)}.{asked}("shuffle", False)'
+    elif shuffle is None or isinstance(shuffle, ast.Constant) and not shuffle.value:
+        options += ", shuffle=False"
+    elif isinstance(shuffle, ast.Compare) and asks_for(argument(call, "sampler", 3), shuffle):
+        pass  # `shuffle=(sampler is None)`, which it is
+    elif not isinstance(shuffle, ast.Constant) and not says(shuffle, loader.switch or "None"):
+        options += f", shuffle={source.code(shuffle)}"
+    drop = argument(told, "drop_last", 8)
+    if drop is not None and not (isinstance(drop, ast.Constant) and not drop.value):
+        options += f", drop_last={source.code(drop)}"
+    elif drop is None and unpacked is not None:
+        options += _dropping(source.code(unpacked.value), table)
+    return options
+
+
+def _seed(script: TrainingScript, context: Context, loader: Loader, ordered: int) -> tuple[str, Planned]:
+    """The seed of the order, with what it needs; ``ordered`` counts the loaders that are read side by side."""
+    seed, needed = order_seed(script, context, loader.source, loader.node)
+    more, count = "", Planned()
+    if any(is_made_for(epoch, loader, script) for epoch in loader.epochs):
+        passes, count = counting(script, context, loader.source)
+        more = f"next({passes})"
+    elif loader.node in loader.beside:
+        orders, count = ordering(script, context, loader.source)
+        more = f"next({orders})"
+    elif loader.beside:
+        more = str(ordered)
+    terms = [each for each in (seed, more) if each not in ("", "0")]
+    later = seeding_later(script, context, loader) or ()
+    return f", seed={' + '.join(terms)}" if terms else "", (*needed, *later, *count)
 
 
 def _taken_up(loader: Loader, sampler: str) -> Finding:
@@ -654,4 +660,4 @@ def _is_one(name: ast.Name, source: Source, script: TrainingScript) -> bool:
     bound = [node for node in ast.walk(source.tree) if isinstance(node, ast.Name) and node.id == name.id]
     stores = [source.parents[node] for node in bound if isinstance(node.ctx, ast.Store)]
     literal = all(isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) for node in stores)
-    return bool(stores) and literal and script.values.get(name, NOTHING).const == 1
+    return bool(stores) and literal and script.program.at(name).constant == 1

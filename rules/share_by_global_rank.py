@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -23,6 +23,4 @@ def share_by_global_rank(script: TrainingScript, context: Context) -> Iterator[F
     Of a script that distributes itself: on two nodes two ranks have each `LOCAL_RANK`, so that half of the data are
     seen twice and the rest never. On one machine nothing is wrong.
     """
-    for concern in script.concerns:
-        if concern.code == "AD210":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD210")

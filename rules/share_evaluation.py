@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 from autodist.config import Evaluation
 from autodist.edits import Edit, InsertAfter, InsertBefore, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, rule
+from autodist.rule import Context, Example, Finding, Fix, raised, rule
 from autodist.script import SharedEvaluation, TrainingScript
-from autodist.source import Source
+from autodist.source import Source, argument
 
 from ._collectives import FROM_ALL_RANKS, OVER_RANKS, OWN_SHARE, SAME_BUFFERS, TENSORS_FROM_ALL_RANKS
 from ._orders import drawn_alike
-from ._preamble import Planned, argument, defined, dist, imported, member, planned
+from ._preamble import Planned, defined, dist, imported, member, planned
 
 SCRIPT = """\
 import torch
@@ -127,9 +127,7 @@ def share_evaluation(script: TrainingScript, context: Context) -> Iterator[Findi
     """
     if not script.trains:
         return
-    for concern in script.concerns:
-        if concern.code == "AD212":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD212")
     for each in script.evaluations:
         share, needed = _share(script, context, each)
         edits: list[Edit] = [WrapExpr(each.over, f"{share}({{}})")]

@@ -4,10 +4,11 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import Edit, InsertBefore, WrapExpr
+from autodist.program import EMPTY
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 from autodist.spread import COUNT
-from autodist.values import NOTHING, Draw, External
+from autodist.values import NOTHING, Draw
 
 from ._collectives import DRAWN_BY_RANK_ZERO
 from ._examples import PLAIN
@@ -380,23 +381,7 @@ EXAMPLES = [
     Example(before=LITERAL, after=LITERAL_SHARED),  # the batch size, written out again
     Example(before=LITERAL.replace("randn(8, 4)", "randn(1, 4)"), after=None),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN,
         after=None,
     ),
 ]
@@ -478,6 +463,11 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
             edits.append(InsertBefore(draw.source.statement(draw.node), divisible(size, d), prepares=True))
         fix = Fix((*imports, *helper, *planned(draw.source, *edits)))
         yield Finding(draw.source, draw.node, message, fix)
+    yield from _sizes(script, context)
+
+
+def _sizes(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """What goes by how many samples a rank has."""
     for site in script.batch_sizes:
         d, imports = dist(context, site.source)
         fix = Fix((*imports, *planned(site.source, WrapExpr(site.node, f"{{}} // {d}.get_world_size()"))))
@@ -516,9 +506,9 @@ def _is_laid_out_anew(draw: Draw, script: TrainingScript) -> bool:
     shape = draw.node.args if isinstance(draw.node, ast.Call) else []
     tuples = [each for each in shape if isinstance(each, (ast.Tuple, ast.List))]
     sizes = len(tuples[0].elts) if tuples else len(shape)  # `torch.randint(10, (16, 6))`, `torch.randn(16, 4)`
-    called = script.values.get(draw.node.func, NOTHING).things if isinstance(draw.node, ast.Call) else ()
-    tensors = all(isinstance(each, External) and each.name.startswith("torch.") for each in called)  # arrays know no
-    if sizes < 2 or not called or not tensors:  # `contiguous()`
+    called = script.program.at(draw.node.func) if isinstance(draw.node, ast.Call) else EMPTY
+    tensors = sum(each.startswith("torch.") for each in called.functions)  # arrays know no `contiguous()`
+    if sizes < 2 or not tensors or tensors < len(called.things):
         return False
     return _is_viewed(draw, script)
 

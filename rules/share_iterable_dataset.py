@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from autodist.edits import InsertBefore, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
+from autodist.source import argument
 
-from ._preamble import Planned, argument, defined, dist, divisible, imported, planned
+from ._examples import PLAIN
+from ._preamble import Planned, defined, dist, divisible, imported, planned
 
 EXAMPLES = [
     Example(
@@ -78,23 +80,7 @@ EXAMPLES = [
         ''',
     ),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN,
         after=None,
     ),
 ]

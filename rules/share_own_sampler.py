@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 from autodist.config import BatchSize
 from autodist.edits import Edit, InsertBefore, RemoveArgument, ReplaceExpr, SetArgument, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, Severity, rule
+from autodist.rule import Context, Example, Finding, Fix, Severity, raised, rule
 from autodist.script import Loader, TrainingScript
-from autodist.source import Source
+from autodist.source import Source, argument
 from autodist.values import NOTHING, Object
 
+from ._examples import PLAIN
 from ._orders import generator
 from ._passes import counting
 from ._preamble import (
     Planned,
-    argument,
     asks_for,
     bound,
     defined,
@@ -217,23 +217,7 @@ EXAMPLES = [
 ''',
     ),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN,
         after=None,
     ),
 ]
@@ -310,9 +294,7 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
     the samples. All ranks draw the same stream instead, from a generator that nothing else draws from and that has the
     script's seed, and each takes every N-th index (of a batch sampler: every N-th of each batch).
     """
-    for concern in script.concerns:
-        if concern.code == "AD203":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD203")
     if not script.trains:
         return
     ordered = 0  # of samplers of loaders that are read side by side

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import InsertAfter, InsertBefore, Prepend, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, rule
+from autodist.rule import Context, Example, Finding, Fix, raised, rule
 from autodist.script import Site, TrainingScript
 
 from ._collectives import AS_ON_RANK_ZERO
@@ -170,9 +170,7 @@ def share_run_name(script: TrainingScript, context: Context) -> Iterator[Finding
         yield Finding(
             site.source, site.node, "each rank would take another name, and read where rank 0 has not written", fix
         )
-    for concern in script.concerns:
-        if concern.code == "AD307":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD307")
 
 
 def _agreed(site: Site, d: str) -> Planned:

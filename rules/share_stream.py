@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -40,6 +40,4 @@ def share_stream(script: TrainingScript, context: Context) -> Iterator[Finding]:
     Of a script that distributes itself: a DataLoader takes no sampler for an IterableDataset, so the data set has to
     give each rank its own samples. Else all ranks train on the same ones.
     """
-    for concern in script.concerns:
-        if concern.code == "AD211":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD211")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -23,6 +23,4 @@ def shuffle_by_sampler(script: TrainingScript, context: Context) -> Iterator[Fin
     Of a script that distributes itself: DataLoader raises a ValueError. A DistributedSampler shuffles unless it is
     told not to.
     """
-    for concern in script.concerns:
-        if concern.code == "AD209":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD209")

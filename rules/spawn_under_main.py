@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 SPAWNED = """\
@@ -46,6 +46,4 @@ def spawn_under_main(script: TrainingScript, context: Context) -> Iterator[Findi
     Of a script that distributes itself: `mp.spawn` starts Python anew, which imports the script first. Without `if
     __name__ == "__main__":` each process would start processes, and Python ends with a RuntimeError.
     """
-    for concern in script.concerns:
-        if concern.code == "AD108":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD108")

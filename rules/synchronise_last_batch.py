@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -26,6 +26,4 @@ def synchronise_last_batch(script: TrainingScript, context: Context) -> Iterator
     Of a script that distributes itself: under `no_sync` ranks keep their gradients to themselves, which the last
     micro-batch of a step must not. Nothing fails; each rank trains a model of its own.
     """
-    for concern in script.concerns:
-        if concern.code == "AD416":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD416")

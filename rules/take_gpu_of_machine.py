@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -23,6 +23,4 @@ def take_gpu_of_machine(script: TrainingScript, context: Context) -> Iterator[Fi
     Of a script that distributes itself: `torch.cuda.set_device(dist.get_rank())` works on one machine. The second has
     GPUs 0 to 7, and ranks 8 to 15: `LOCAL_RANK` is the number there.
     """
-    for concern in script.concerns:
-        if concern.code == "AD106":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD106")

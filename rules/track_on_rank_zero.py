@@ -4,14 +4,16 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import InsertAfter, Prepend, SetArgument, WrapExpr
+from autodist.program import EMPTY
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Site, TrainingScript
-from autodist.source import Source
+from autodist.source import Source, argument
 from autodist.spread import Spread
-from autodist.values import NOTHING, External, Object
+from autodist.values import NOTHING
 
 from ._collectives import AS_ON_RANK_ZERO, SETTINGS_AS_ON_RANK_ZERO
-from ._preamble import Planned, argument, defined, dist, free_name, imported, negated, planned, rank_zero, unguarded
+from ._examples import PLAIN
+from ._preamble import Planned, defined, dist, free_name, imported, negated, planned, rank_zero, unguarded
 
 EXAMPLES = [
     Example(
@@ -140,23 +142,7 @@ EXAMPLES = [
         """,
     ),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN,
         after=None,
     ),
 ]
@@ -192,9 +178,8 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
     for site in script.writers:
         assert isinstance(site.node, ast.Call)
         test, imports = rank_zero(script, context, site.source, site.node)
-        made = script.values.get(site.node.func)
-        names = [thing.name for thing in made.things if isinstance(thing, External)] if made is not None else []
-        callee = names[0] if len(names) == 1 else site.source.code(site.node.func)
+        names = script.program.at(site.node.func).functions
+        callee = next(iter(names)) if len(names) == 1 else site.source.code(site.node.func)
         if test is None:
             yield unguarded(script, site, "every rank would start a run of its own")
             continue
@@ -264,10 +249,8 @@ def _is_read(node: ast.AST, source: Source) -> bool:
 
 
 def _is_config(node: ast.AST, script: TrainingScript) -> bool:
-    held = script.values.get(node.value, NOTHING).things if isinstance(node, ast.Attribute) else frozenset()
-    return any(
-        isinstance(each, External | Object) and each.name in ("wandb", "wandb.init", "wandb.run") for each in held
-    )
+    held = script.program.at(node.value) if isinstance(node, ast.Attribute) else EMPTY
+    return not {"wandb", "wandb.init", "wandb.run"}.isdisjoint(held.functions | held.classes)
 
 
 def _is_chosen_by_rank(mode: ast.expr | None, script: TrainingScript) -> bool:

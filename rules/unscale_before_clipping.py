@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -32,6 +32,4 @@ def unscale_before_clipping(script: TrainingScript, context: Context) -> Iterato
     Of a script that distributes itself: the scaler multiplies the loss by up to 65,536, and gradients with it. Clipped
     to a norm of 1 before `scaler.unscale_(optimizer)`, they are nearly nothing after it.
     """
-    for concern in script.concerns:
-        if concern.code == "AD415":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD415")

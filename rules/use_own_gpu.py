@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -25,6 +25,4 @@ def use_own_gpu(script: TrainingScript, context: Context) -> Iterator[Finding]:
     Of a script that distributes itself: `cuda:0`, or `cuda` without `torch.cuda.set_device`, is the same GPU on each
     rank. NCCL refuses two ranks on one GPU, and gloo lets them share its memory and its time.
     """
-    for concern in script.concerns:
-        if concern.code == "AD105":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD105")

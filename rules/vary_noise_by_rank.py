@@ -5,11 +5,13 @@ import textwrap
 from collections.abc import Iterator
 
 from autodist.edits import Edit, InsertAfter, InsertBefore, RemoveArgument, ReplaceExpr, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, rule
+from autodist.rule import Context, Example, Finding, Fix, raised, rule
 from autodist.script import SampleGenerator, TrainingScript
+from autodist.source import argument
 
 from ._collectives import DRAWN_BY_RANK_ZERO
-from ._preamble import argument, defined, dist, imported, planned
+from ._examples import PLAIN
+from ._preamble import defined, dist, imported, planned
 
 DECIDED = """\
 import torch
@@ -162,24 +164,7 @@ EXAMPLES = [
         """,
     ),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        torch.manual_seed(1)
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN.replace("train_set =", "torch.manual_seed(1)\ntrain_set ="),
         after=None,
     ),
     Example(before=DECIDED, after=DECIDED_APART),
@@ -241,17 +226,7 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
         code += "  # what is drawn for samples differs by rank\n"
         fix = Fix((*imports, *planned(kept.source, InsertAfter(kept.last, code))))
         yield Finding(kept.source, kept.node, "every rank would draw the same noise for its samples", fix)
-    for seed in script.worker_seeds:
-        os, os_import = imported(context, seed.source, "os")
-        # a worker that is not forked has no process group, and torchrun's environment all the same
-        edit = WrapExpr(seed.node, f'{{}} + 1000 * int({os}.environ.get("RANK", 0))')
-        fix = Fix((*os_import, *planned(seed.source, edit)))
-        yield Finding(seed.source, seed.node, "the workers of every rank would draw the same noise", fix)
-    for loader in script.worker_generators:
-        fix = Fix(planned(loader.source, RemoveArgument(loader.node, "generator", 12)))
-        yield Finding(
-            loader.source, loader.node, "the workers of every rank would be seeded alike by this generator", fix
-        )
+    yield from _of_workers(script, context)
     for drawn in script.drawn_for_all:
         d, imports = dist(context, drawn.source)
         ranks = f"{d}.get_world_size()"
@@ -275,9 +250,22 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
         helper = defined(script, common.source, DRAWN_BY_RANK_ZERO.replace("{d}", d))
         fix = Fix((*imports, *helper, *planned(common.source, WrapExpr(common.node, "drawn_by_rank_zero({})"))))
         yield Finding(common.source, common.node, "every rank would draw its own, and one serves the whole batch", fix)
-    for concern in script.concerns:
-        if concern.code == "AD702":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD702")
+
+
+def _of_workers(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """What seeds the workers of all ranks alike."""
+    for seed in script.worker_seeds:
+        os, os_import = imported(context, seed.source, "os")
+        # a worker that is not forked has no process group, and torchrun's environment all the same
+        edit = WrapExpr(seed.node, f'{{}} + 1000 * int({os}.environ.get("RANK", 0))')
+        fix = Fix((*os_import, *planned(seed.source, edit)))
+        yield Finding(seed.source, seed.node, "the workers of every rank would draw the same noise", fix)
+    for loader in script.worker_generators:
+        fix = Fix(planned(loader.source, RemoveArgument(loader.node, "generator", 12)))
+        yield Finding(
+            loader.source, loader.node, "the workers of every rank would be seeded alike by this generator", fix
+        )
 
 
 def _seeded_by_rank(kept: SampleGenerator, d: str) -> str:

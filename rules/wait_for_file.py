@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, rule
+from autodist.rule import Context, Example, Finding, raised, rule
 from autodist.script import TrainingScript
 
 from ._examples import HAND_WRITTEN
@@ -23,6 +23,4 @@ def wait_for_file(script: TrainingScript, context: Context) -> Iterator[Finding]
     Of a script that distributes itself: rank 0 writes or downloads, and the others are past that line at once. A
     barrier, or any collective that all ranks join, makes them wait.
     """
-    for concern in script.concerns:
-        if concern.code == "AD313":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD313")

@@ -7,6 +7,7 @@ from autodist.edits import InsertBefore
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
+from ._examples import PLAIN
 from ._preamble import dist, planned
 from ._shards import finishing
 
@@ -58,25 +59,13 @@ EXAMPLES = [
         """,
     ),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        model.load_state_dict(torch.load("pretrained.pt", map_location="cpu"))
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        torch.save(model.state_dict(), "model.pt")
-        """,
+        before=(
+            PLAIN.replace(
+                "for epoch in range(2):\n",
+                'model.load_state_dict(torch.load("pretrained.pt", map_location="cpu"))\nfor epoch in range(2):\n',
+            )
+            + 'torch.save(model.state_dict(), "model.pt")\n'
+        ),
         after=None,
     ),
 ]

@@ -5,33 +5,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from autodist.edits import Edit, InsertAfter, Recompose, RemoveStatement, ReplaceExpr, ReplaceStatement, WrapExpr
-from autodist.rule import REPLICATED, Context, Example, Finding, Fix, Severity, rule
+from autodist.rule import REPLICATED, Context, Example, Finding, Fix, Severity, raised, rule
 from autodist.script import Model, Site, TrainingScript, Wrapping
-from autodist.source import Source, last_name
-from autodist.values import NOTHING, External
+from autodist.source import Source, argument, last_name
 
 from ._departed import only_drops
-from ._preamble import argument, for_each, if_there, imported, is_move, member, normalised_alone, planned, synchronised
+from ._examples import PLAIN
+from ._preamble import for_each, if_there, imported, is_move, member, normalised_alone, planned, synchronised
 
 EXAMPLES = [
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN,
         after="""\
         import torch
         from torch import nn
@@ -92,23 +76,9 @@ EXAMPLES = [
         """,
     ),
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.DataParallel(nn.Linear(4, 1).cuda())
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        """,
+        before=PLAIN.replace("model = nn.Linear(4, 1)", "model = nn.DataParallel(nn.Linear(4, 1).cuda())").replace(
+            "loss = nn.functional.mse_loss(model(x), y)", "loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())"
+        ),
         after="""\
         import torch
         from torch import nn
@@ -190,14 +160,7 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
         yield from _pinned(model, context)
         if model.bypassed:
             continue
-        for site in model.dropped:
-            if _is_on_one_device(site) and not all(map(_knows_wrapper, script.unwraps)):
-                message = (
-                    "on a GPU the checkpoints of the script have the keys of this wrapper (module.…), those of the "
-                    "conversion do not: neither reads the other's unless the prefix is removed, or added"
-                )
-                yield Finding(site.source, site.node, message, severity=Severity.WARNING)
-                break
+        yield from _renamed_keys(model, script)
         own_statistics = script.distributed and model.batch_norm and _keeps_buffers_apart(script, model)
         if script.distributed:  # batch statistics are each rank's own in the script as it is
             model = replace(model, batch_norm=False)
@@ -252,9 +215,19 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             f"{_class(model.object.name)} trains: its gradients are averaged over the ranks",
             fix,
         )
-    for concern in script.concerns:
-        if concern.code == "AD401":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD401")
+
+
+def _renamed_keys(model: Model, script: TrainingScript) -> Iterator[Finding]:
+    """A wrapper around a model on one GPU, whose checkpoints have other keys than the conversion's."""
+    for site in model.dropped:
+        if _is_on_one_device(site) and not all(map(_knows_wrapper, script.unwraps)):
+            message = (
+                "on a GPU the checkpoints of the script have the keys of this wrapper (module.…), those of the "
+                "conversion do not: neither reads the other's unless the prefix is removed, or added"
+            )
+            yield Finding(site.source, site.node, message, severity=Severity.WARNING)
+            return
 
 
 def _dropped(model: Model, script: TrainingScript) -> Iterator[Finding]:
@@ -333,8 +306,7 @@ def _whole_instead(model: Model, script: TrainingScript, context: Context, optio
 
 def _not_ready(model: Model, script: TrainingScript) -> str:
     """Why a model has no place to be wrapped at."""
-    made = script.values.get(model.object.node.func, NOTHING)
-    if any(isinstance(thing, External) and thing.name == "copy.deepcopy" for thing in made.things):
+    if "copy.deepcopy" in script.program.at(model.object.node.func).functions:
         return (
             "trains a copy of another model that has no name of its own, as federated and meta-learning do for each "
             "client or task: bind the copy to a name and wrap it there, or convert this part by hand"

@@ -5,12 +5,12 @@ import itertools
 from collections.abc import Iterator
 
 from autodist.edits import Edit, Guard, InsertBefore, ReplaceExpr, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, Severity, rule
+from autodist.rule import Context, Example, Finding, Fix, Severity, raised, rule
 from autodist.script import Site, TrainingScript
-from autodist.source import last_name
-from autodist.values import NOTHING, External, Object
+from autodist.source import argument, last_name
 
-from ._preamble import argument, by_rank_zero, free_name, imported, planned, rank_zero, unguarded
+from ._examples import PLAIN
+from ._preamble import by_rank_zero, free_name, imported, planned, rank_zero, unguarded
 
 ROTATED = """\
 import os
@@ -39,24 +39,7 @@ for epoch in range(4):
 
 EXAMPLES = [
     Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        for epoch in range(2):
-            for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-        torch.save(model.state_dict(), "model.pt")
-        """,
+        before=PLAIN + 'torch.save(model.state_dict(), "model.pt")\n',
         after="""\
         import torch
         import torch.distributed as dist
@@ -191,9 +174,7 @@ def write_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         assert isinstance(site.node, ast.expr)
         fix = Fix(by_rank_zero(script, context, site.source, site.node))
         yield Finding(site.source, site.node, "every rank would write this; all go on with what came of it", fix)
-    for concern in script.concerns:
-        if concern.code == "AD301":
-            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    yield from raised(script, "AD301")
     for site in (*script.opens, *script.file_handlers, *script.log_configs):
         assert isinstance(site.node, ast.Call)
         func = site.node.func
@@ -232,8 +213,7 @@ def write_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         test, imports = rank_zero(script, context, site.source, site.node)
         alone = WrapExpr(site.node, f"{{}} if {test} else None")
         fix = Fix((*imports, *planned(site.source, alone)))
-        callee = script.values.get(site.node, NOTHING).things
-        handed = any(isinstance(each, External) for each in callee)  # `Thread(target=torch.save)`
+        handed = script.program.at(site.node).functions  # `Thread(target=torch.save)`
         told = "every rank would write by this" if handed else "every rank would write to this folder"
         yield Finding(site.source, site.node, told, fix) if test else unguarded(script, site, told)
 
@@ -254,7 +234,7 @@ def _taken_ahead(site: Site, script: TrainingScript) -> list[Edit] | None:
     beside = {ast.unparse(n) for n in ast.walk(site.node) if isinstance(n, ast.expr) and n not in inside}
     if not beside.isdisjoint(map(ast.unparse, lists)):
         return None  # `os.replace(kept.pop(0), kept[-1])`
-    if not all(isinstance(around, PLAIN) for each in takes for around in _within(site, each)):
+    if not all(isinstance(around, ALL_PARTS) for each in takes for around in _within(site, each)):
         return None  # `kept and os.remove(kept.pop(0))`
     edits: list[Edit] = []
     given: list[str] = []
@@ -267,7 +247,16 @@ def _taken_ahead(site: Site, script: TrainingScript) -> list[Edit] | None:
     return edits
 
 
-PLAIN = (ast.Call, ast.keyword, ast.Attribute, ast.Subscript, ast.BinOp, ast.JoinedStr, ast.FormattedValue, ast.Tuple)
+ALL_PARTS = (
+    ast.Call,
+    ast.keyword,
+    ast.Attribute,
+    ast.Subscript,
+    ast.BinOp,
+    ast.JoinedStr,
+    ast.FormattedValue,
+    ast.Tuple,
+)
 """What computes all of its parts, once."""
 
 
@@ -317,16 +306,14 @@ def _window(statement: ast.AST, script: TrainingScript) -> ast.expr | None:
     value = statement.value if isinstance(statement, ast.Assign) else None
     if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
         return None
-    owners = script.values.get(value.func.value, NOTHING).things
-    plots = any(isinstance(each, Object) and each.name.endswith("visdom.Visdom") for each in owners)
+    plots = any(each.endswith("visdom.Visdom") for each in script.program.at(value.func.value).classes)
     held = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript)
     return value if plots and held else None
 
 
 def _is_function(script: TrainingScript, func: ast.Attribute) -> bool:
     """`gzip.open(path)` rather than `path.open()`."""
-    value = script.values.get(func)
-    return value is not None and any(isinstance(t, External) for t in value.things)
+    return bool(script.program.at(func).functions)
 
 
 def _path_method(script: TrainingScript, context: Context, site: Site, func: ast.Attribute) -> Finding:

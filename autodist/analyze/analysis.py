@@ -30,11 +30,11 @@ from autodist.analyze.reductions import losses, placed, reduced, terms
 from autodist.analyze.refusals import in_batch_negatives, meeting, refusals_of, unfinished, unshared_output
 from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Evaluation, Strategy
+from autodist.files.naming import rank_zero_statements
 from autodist.fsdp import folders, meta, sharding, shards, weights
 from autodist.interpreter import Event, Interpreter, Plan, Runs, Unfinished
 from autodist.losses import by_turn, pairing, scaling, untaken, wholes
 from autodist.models import leaves, moved_too_late, placed_when_wrapped, trained_models, wrap_plan
-from autodist.naming import rank_zero_statements
 from autodist.origins import roots
 from autodist.project import Project
 from autodist.rule import Severity

@@ -7,12 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from autodist import (
-    answers,
     averaging,
-    hooks,
-    lifting,
     metrics,
-    naming,
     parting,
     previews,
     randomness,
@@ -20,10 +16,10 @@ from autodist import (
     searching,
     turns,
     unwraps,
-    waiting,
     while_importing,
 )
 from autodist.accumulation import deferrals
+from autodist.analyze import hooks
 from autodist.analyze.batch_sizes import whole_and_shared
 from autodist.analyze.beginning import (
     downloads,
@@ -75,6 +71,7 @@ from autodist.analyze.reductions import filled_up, leftover, reduction_at
 from autodist.analyze.sets import unordered
 from autodist.analyze.squeezed import columns, in_small_batches
 from autodist.common_draws import common_draws, undecided
+from autodist.files import answers, fetching, lifting, naming, preparing, waiting, writing
 from autodist.fsdp import shards, unshardable
 from autodist.interpreter import Event, Interpreter
 from autodist.launchers import launcher, without
@@ -107,19 +104,19 @@ def assembled(
     dealt: frozenset[ast.AST] = frozenset(draw.node for draw in shared_draws)
     loaders, concerns = sharded_loaders(first, run, trained)
     loaders = [randomness.with_shared_order(loader, run, models) for loader in loaders]
-    prepared, alone = regions.preparations(run)
-    alone = regions.not_guarded_within(alone, prepared, run)
+    prepared, alone = preparing.preparations(run)
+    alone = preparing.not_guarded_within(alone, prepared, run)
     outside = frozenset(site.node for site in (*prepared, *alone))
     waits = tuple(waiting.for_rank_zero(run, outside))
-    guards, opens = regions.writes(run, outside, naming.folders_apart(run))
+    guards, opens = writing.writes(run, outside, naming.folders_apart(run))
     sharded = shards.shards(run, models) if run.plan.bare else Shards()
     needed = {p.node: p.source for p in placed} | {s.node: s.source for s in (*sharded.saves, *sharded.reads)}
-    guards, opens = regions.opened(guards, opens, needed)
+    guards, opens = writing.opened(guards, opens, needed)
     guards = [site for site in guards if not only_saves(site, sharded)]
     guards = lifting.lifted(guards, run, needed, waits)
     alone = lifting.lifted(alone, run, needed, waits)
     anew = [site for site in alone if waiting.is_read_on_each_node(site, run)]
-    alone_there = [*guards, *regions.where_a_writer_is(guards, run)]
+    alone_there = [*guards, *writing.where_a_writer_is(guards, run)]
     if not is_distributed(run) or run.plan.bare:
         hoists, stuck = shards.hoists(run, models, sharded, alone_there)
         sharded = replace(sharded, hoists=(*held, *hoists))
@@ -181,7 +178,7 @@ def assembled(
     concerns += [*amplified_in_part(run), *unscaled, *gradients_alone(run)]
     concerns += penalties_alone(run, models) if not run.plan.bare else ()
     concerns += [*hooks.reentrant(run), *hooks.bent(run)] if not is_distributed(run) else ()
-    concerns += hooks.concerns(run, models) if run.plan.bare or not is_distributed(run) else ()
+    concerns += hooks.concerns(run) if run.plan.bare or not is_distributed(run) else ()
     prefixed = list(prefixed_keys(run, models))
     concerns += lost_prefixes(prefixed)
     concerns += turns.concerns(loaders)
@@ -203,7 +200,7 @@ def assembled(
     concerns += shuttling.concerns
     meant, maybe = unwraps.found(run, frozenset(model.object.key for model in models if model.may_be_frozen))
     seeded = frozenset(randomness.seeded(run))
-    lone = frozenset(site.node for site in sites("writer") if regions.is_lone_writer(site, run))
+    lone = frozenset(site.node for site in sites("writer") if writing.is_lone_writer(site, run))
     varied = undecided(frozenset(randomness.noise(run, dealt, loaders)), run)
     shares = {site.node for site in batch_sizes}
     alone_or_apart = frozenset(guarded) | outside
@@ -245,6 +242,7 @@ def assembled(
     script = TrainingScript(
         project,
         run.values,
+        run.runs.program,
         distributed=is_distributed(run),
         sometimes_joined=sometimes_joined(run),
         ends_at_once=tuple(dict.fromkeys(ends_at_once(run))),
@@ -285,7 +283,7 @@ def assembled(
         maybe_wrapped=maybe,
         guards=tuple(sorted(guards, key=lambda s: order_of(run, s))),
         answering=tuple(sorted(answering.values(), key=lambda s: order_of(run, s))),
-        folders=tuple(dict.fromkeys(regions.folders(run))),
+        folders=tuple(dict.fromkeys(writing.folders(run))),
         opens=tuple(opens),
         writers=sites("writer"),
         lone_writers=lone,
@@ -295,7 +293,7 @@ def assembled(
             else ()
         ),
         downloads=tuple(downloads(prepared, run)),
-        fetched_again=regions.fetched_again(run),
+        fetched_again=fetching.fetched_again(run),
         waits=waits,
         first_writes=tuple(
             dict.fromkeys(
@@ -313,8 +311,8 @@ def assembled(
         fetched_anew=tuple(anew),
         loads=tuple(loads_of(run)),
         progress=tuple(s for s in sites("progress") if _accepts_disable(s, run)),
-        file_handlers=tuple(s for s in sites("file_handler") if not regions.is_chosen_by_rank(s.node, run)),
-        log_configs=tuple(s for s in sites("log_config") if not regions.is_chosen_by_rank(s.node, run)),
+        file_handlers=tuple(s for s in sites("file_handler") if not writing.is_chosen_by_rank(s.node, run)),
+        log_configs=tuple(s for s in sites("log_config") if not writing.is_chosen_by_rank(s.node, run)),
         uses_logging=any(not _is_loguru(event, run) for kind in ("log", "log_config") for event in kinds.get(kind, [])),
         uses_loguru=any(_is_loguru(event, run) for event in kinds.get("log", [])),
         seeded=seeded,

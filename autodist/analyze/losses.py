@@ -12,10 +12,10 @@ from autodist import collation
 from autodist.analyze.launched import is_distributed
 from autodist.borrowed import departed
 from autodist.collation import Rows
+from autodist.files.naming import rank_zero_statements
 from autodist.interpreter import Event, Interpreter, Runs
 from autodist.losses import pairing, row_numbers, scaling
 from autodist.losses.own_gradients import OwnGradient, is_of, own_gradients
-from autodist.naming import rank_zero_statements
 from autodist.origins import learnt_from, upstream
 from autodist.program import Operation, Program
 from autodist.rule import Severity

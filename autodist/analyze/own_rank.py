@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from autodist import operations
 from autodist.interpreter import Event, Interpreter
 from autodist.launchers import launcher
+from autodist.placement.between_ranks import gives_rank
+from autodist.program import Operation, Value, closure
 from autodist.script import Site
+from autodist.solve.steps import given
 from autodist.source import Source, last_name
-from autodist.spread import RANK
-from autodist.values import NOTHING, Scope
+from autodist.trace.things import Sequence as Listed
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-OF_A_NODE = re.compile(r"local|gpu|device", re.IGNORECASE)
+OF_A_NODE = re.compile(r"local|gpu|device|node", re.IGNORECASE)
 """What speaks of a number within one node, which ranks of several nodes share."""
-FLAG = re.compile(r"main|master|chief|rank_?(zero|0)|leader|primary", re.IGNORECASE)
-ASKING = re.compile(rf"get_rank|{FLAG.pattern}", re.IGNORECASE)
-"""Functions that ask the process group, and say 0 on every rank while there is none."""
 RANK_VARIABLE = re.compile(r"[\"']RANK[\"']|torchrun|torch\.distributed\.(launch|run)|env://")
 """What a script speaks of that torchrun starts, or what sets the same variables."""
 
@@ -39,8 +39,8 @@ def is_told_rank(run: Interpreter) -> bool:
 def own_test(run: Interpreter, site: Site, events: Sequence[Event], early: bool, late: bool) -> str | None:
     """What the script says itself of rank 0, where all ways to a statement have bound it: `master_process`, or
     `rank == 0`. Ahead of the process group and after it, nothing that asks the group."""
+    program = run.runs.program
     statements = [*ahead(site.node, site.source), *_ahead_of_calls(site.source, events), *_made_by(site)]
-    scope = next((event.scope for event in events), None)
     names = dict.fromkeys(each.name for statement in statements for each in _bindings(statement))
     flags: list[str] = []
     numbers: list[str] = []
@@ -50,75 +50,65 @@ def own_test(run: Interpreter, site: Site, events: Sequence[Event], early: bool,
         if not any(_surely_binds(each, name) for each in visible) and name not in _parameters(site):
             continue
         found = [each for statement in visible for each in _bindings(statement) if each.name == name]
-        if OF_A_NODE.search(name) or any(_is_of_a_node(each.value) or early and _asks(each.value) for each in found):
+        read = (n for n in ast.walk(home or site.source.tree) if isinstance(n, ast.Name) and n.id == name)
+        values = [program.at(each.value or each.target) for each in found] or [program.at(each) for each in read]
+        values = [each for each in values if each.operations]
+        if OF_A_NODE.search(name) or early and any(map(_asks, values)):
             continue
-        values = [each.value for each in found if each.value is not None and not _is_constant(each.value)]
-        if not all(run.values.get(value, NOTHING).spread is RANK for value in values):
-            continue
-        if not values and not _is_of_a_rank(name, scope):
-            continue
-        if all(_is_zero_test(value, run) for value in values) if values else FLAG.search(name):
+        if values and all(_is_of_rank(each, _is_zero_test) and not _may_be(each, False) for each in values):
             flags.append(name)
-        elif "rank" in name.lower() and not any(isinstance(value, (ast.Compare, ast.BoolOp)) for value in values):
+        elif values and all(_is_of_rank(each, _is_number) for each in values):
             without = any(each.value is not None and "-1" in ast.unparse(each.value) for each in found)
             numbers.append(f"{name} in (-1, 0)" if without else f"{name} == 0")
     asked = _asked(site.source, run) if not early and not late else []
     return next(iter([*flags, *numbers, *asked]), None)
 
 
-def _is_constant(value: ast.expr) -> bool:
-    """`0`, `-1`, `True`"""
-    return isinstance(value.operand if isinstance(value, ast.UnaryOp) else value, ast.Constant)
+def _asks(value: Value) -> bool:
+    """Whether the process group is asked for a value: `get_rank()`, which says 0 on every rank while there is none."""
+    return any(each.name.startswith("torch.distributed.") for each in closure(value.operations, given))
 
 
-def _is_of_a_node(value: ast.expr | None) -> bool:
-    """`args.local_rank`, which is 0 once on each node."""
-    return value is not None and OF_A_NODE.search(ast.unparse(value)) is not None
+def _may_be(value: Value, constant: object) -> bool:
+    return any(each is constant for _, each in value.constants)
 
 
-def _asks(value: ast.expr | None) -> bool:
-    """`get_rank()`, and what a function gives that cannot be seen."""
-    calls = [each for each in ast.walk(value) if isinstance(each, ast.Call)] if value is not None else []
-    return value is None or any(ASKING.search(last_name(call.func) or "") for call in calls)
+def _is_of_rank(value: Value, kind: Callable[[Operation], bool]) -> bool:
+    """Whether a value that ranks have of their own is of some kind, as in all ways in which it is given."""
+    own = [each for each in value.operations if any(map(_is_number, closure([each], given)))]
+    return bool(own) and all(map(kind, own))
 
 
-def _is_of_a_rank(name: str, scope: Scope | None) -> bool:
-    """Whether a variable has come to differ by rank."""
-    held = scope.find(name) if scope is not None else None
-    return held is not None and held.names[name].spread is RANK
+def _is_number(operation: Operation) -> bool:
+    """The number of the rank among those of all nodes: `int(os.environ["RANK"])`, `dist.get_rank()`"""
+    if operation.name == "builtins.int" and operation.inputs:
+        return bool(operation.inputs[0].operations) and all(map(_is_number, operation.inputs[0].operations))
+    known = operations.load().find(operation.name)
+    variables = [str(each) for value in operation.inputs[:1] for _, each in value.constants]
+    if any(map(OF_A_NODE.search, [operation.name, *variables])):
+        return False
+    return gives_rank(operation) or known is not None and known.cls == "rank"
 
 
-def _is_zero_test(value: ast.expr, run: Interpreter) -> bool:
-    """`rank == 0`, `not rank`, `not ddp or rank == 0`, `rank == 0 if ddp else True`, `is_main_process()`."""
-    match value:
-        case ast.Compare(left=ast.BinOp()):
-            return False  # `rank % 8 == 0`
-        case ast.Compare(ops=[op], comparators=[other]):
-            asked = f"{type(op).__name__} {ast.unparse(other)}"
-            return asked in ("Eq 0", "LtE 0", "Lt 1", "In (-1, 0)", "In [-1, 0]", "In {-1, 0}", "In (0, -1)")
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return (ast.unparse(operand).rpartition(".")[2] + " ").lower().endswith("rank ")
-        case ast.BoolOp(op=ast.Or(), values=values):
-            tests = [each for each in values if run.values.get(each, NOTHING).spread is RANK]
-            return bool(tests) and all(_is_zero_test(each, run) for each in tests)
-        case ast.IfExp(body=body, orelse=orelse):
-            return all(ast.unparse(each) == "True" or _is_zero_test(each, run) for each in (body, orelse))
-        case ast.Call(func=func):
-            return FLAG.search(last_name(func) or "") is not None
-    return False
+def _is_zero_test(operation: Operation) -> bool:
+    """`rank == 0`, `not rank`, `rank in (-1, 0)`, and none of `rank % 8 == 0`"""
+    numbers = [each for each in operation.inputs if each.operations and all(map(_is_number, each.operations))]
+    told = [each.constant for each in operation.inputs if each not in numbers]
+    told += [
+        {part.constant for part in t.parts or ()} for e in operation.inputs for t in e.things if isinstance(t, Listed)
+    ]
+    short = operation.name.rpartition(".")[2]
+    if not numbers or short == "not_":
+        return bool(numbers)
+    tests = {"eq": (0, "0"), "le": (0,), "lt": (1,), "contains": ((-1, 0), (0, -1), {-1, 0})}
+    return any(each in tests.get(short, ()) for each in told)
 
 
 def _asked(source: Source, run: Interpreter) -> list[str]:
     """Functions that the file asks whether this is rank 0: `is_main_process()`, `utils.is_main_process()`."""
     calls = (each for each in ast.walk(source.tree) if isinstance(each, ast.Call) and not each.args + each.keywords)
-    return list(
-        dict.fromkeys(
-            ast.unparse(call)
-            for call in calls
-            if FLAG.search(last_name(call.func) or "") and run.values.get(call, NOTHING).spread is RANK
-            if not (isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value).startswith("self"))
-        )
-    )
+    found = (call for call in calls if _is_of_rank(run.runs.program.at(call), _is_zero_test))
+    return list(dict.fromkeys(text for text in map(ast.unparse, found) if not text.startswith("self")))
 
 
 # what is bound where
@@ -129,6 +119,7 @@ class _Binding:
     """A name, or an attribute, that is bound; ``value`` is None where it is a part of what a call gives."""
 
     name: str
+    target: ast.expr
     value: ast.expr | None
 
 
@@ -141,7 +132,7 @@ def _bindings(statement: ast.stmt) -> Iterator[_Binding]:
 
 def _pairs(target: ast.expr, value: ast.expr | None) -> Iterator[_Binding]:
     if isinstance(target, (ast.Name, ast.Attribute)):
-        yield _Binding(ast.unparse(target), value)
+        yield _Binding(ast.unparse(target), target, value)
     elif isinstance(target, (ast.Tuple, ast.List)):
         same = isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts)
         for index, each in enumerate(target.elts):

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from autodist import regions
 from autodist.analyze.launched import is_distributed
 from autodist.analyze.losses import amplified
+from autodist.files import writing
+from autodist.files.naming import rank_zero_statements
 from autodist.interpreter import Interpreter, Plan, Runs
 from autodist.losses.scaling import IN_TRAINING
-from autodist.naming import rank_zero_statements
 from autodist.origins import learnt_from
 from autodist.placement import Each, Partial, Placement, Shard
 from autodist.placement.call import ROWS
@@ -94,7 +94,7 @@ def _of_training(run: Interpreter, program: Program) -> Iterator[Demand]:
 def _asking_for_writers(program: Program, run: Interpreter) -> Iterator[ast.If]:
     """`if add_scalar is not None:`, which only rank 0 comes into, since it alone has the writer that is asked for."""
     sites = [Site(event.source, event.node) for event in run.of("writer")]
-    lone = {site.node for site in sites if regions.is_lone_writer(site, run)}
+    lone = {site.node for site in sites if writing.is_lone_writer(site, run)}
     writers = {op for node in lone for op in program.at(node).operations}
     of_them = closure(writers, lambda each: (op for op in program.users[each] if op.name.startswith("object.")))
     for node, value in program.values.items() if lone else ():
@@ -104,7 +104,7 @@ def _asking_for_writers(program: Program, run: Interpreter) -> Iterator[ast.If]:
             above = source.parents[node] if source is not None else None
             asked = source.parents[above] if source is not None and isinstance(above, ast.Compare) else above
             if isinstance(asked, ast.If) and asked.test in (node, above) and not asked.orelse:
-                if not regions.asks_for_writer(asked.test, run):  # which is seen to where it is read
+                if not writing.asks_for_writer(asked.test, run):  # which is seen to where it is read
                     yield asked
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from autodist import averaging, searching
 from autodist.analyze.handmade import batch_draws, beside_loaders, filled_batch, origins_of
+from autodist.analyze.hooks import steps_within_backward
 from autodist.analyze.launched import is_distributed
 from autodist.analyze.picked import steps_on_parts
 from autodist.config import Strategy
@@ -174,6 +175,9 @@ def refusals_of(
         )
         return
     loose, early = ([], None) if is_distributed(run) else averaging.stepped_by_hand(run)
+    if (hook := steps_within_backward(run)) is not None:
+        yield hook
+        return
     if early is not None and not steps:
         message = (
             "gradients of tensors that are in no module are read, or stepped by, where it cannot be seen that they are "
@@ -183,9 +187,6 @@ def refusals_of(
         return
     if not steps and not _steps_by_hand(run) and not (loose and strategy is Strategy.DDP):
         event = backwards[0]
-        if (hook := _steps_within_backward(run)) is not None:
-            yield hook
-            return
         unknown = _unknown_optimizer(run)
         if unknown is not None:
             source, made = unknown
@@ -317,20 +318,6 @@ def refusals_of(
             return
         site, message = unbatched.reason(event, run)
         yield refuse("AD902", site.source, site.node, message)
-
-
-def _steps_within_backward(run: Interpreter) -> Concern | None:
-    """An optimizer for each parameter that steps as soon as there is its gradient:
-    `p.register_post_accumulate_grad_hook(lambda p: optimizers[p].step())`."""
-    for event in run.of("gradient_hook"):
-        called = (each for function in event.detail.functions for each in ast.walk(function.node))
-        if any(isinstance(each, ast.Attribute) and each.attr == "step" for each in called):
-            message = (
-                "steps an optimizer from a hook, in the midst of the backward pass: the gradient there is that of this "
-                "rank's samples, before it is averaged over the ranks; step after backward()"
-            )
-            return Concern("AD904", event.source, event.node, message, Severity.REFUSAL)
-    return None
 
 
 SPREADING = frozenset(f"torch.nn.parallel.{name}" for name in ("replicate", "parallel_apply"))

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist import randomness, regions
+from autodist.files import preparing
 from autodist.interpreter import Interpreter, leaves_ties
 from autodist.script import Site, Unordered
 from autodist.source import Source, last_name
@@ -38,7 +39,7 @@ def unordered(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Unorde
         if _is_sorted_at_once(event.source, event.node) or _holds_numbers(event.source, event.node):
             continue
         waiting = regions.within(event, prepared)
-        if not waiting or not regions.is_kept_for_others(event, run):
+        if not waiting or not preparing.is_kept_for_others(event, run):
             yield Unordered(Site(event.source, event.node), event.detail.const is True, waiting)
 
 

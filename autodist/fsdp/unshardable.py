@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from autodist import temporary
+from autodist.files import temporary
 from autodist.fsdp import outputs, weights
 from autodist.fsdp.replaced import replaced
 from autodist.fsdp.sharding import (

@@ -11,7 +11,7 @@ from autodist import alternatives, collation
 from autodist.collation import Rows
 from autodist.interpreter.events import Call_
 from autodist.interpreter.overloads import Overloads
-from autodist.interpreter.questions import children_of, is_known, last_part, literal_int, objects_called, relates
+from autodist.interpreter.questions import children_of, is_known, last_part, literal_int, objects_called
 from autodist.interpreter.single import Single
 from autodist.interpreter.words import COUNTING, CUTTING, REST, SIZES
 from autodist.source import all_of, counted_of, filled_in, first_index, last_name, operands, walk
@@ -30,7 +30,6 @@ from autodist.values import (
     Index,
     Inside,
     Items,
-    Mixing,
     Object,
     OptimizerState,
     Parameters,
@@ -399,9 +398,6 @@ class Evaluation(Single, Overloads):
         if self._no_grad or isinstance(node, ast.Call) and calls.is_entered(node, self._lately):
             return
         given = [self._lately(child) for child in operands(node)]
-        if any(each.spread is ROWS and each.models and not relates(each) for each in given):
-            if relates(value) and not any(relates(each) and (each.models or _is_by_threshold(each)) for each in given):
-                self.event("related", node, scope, value)
         if value.spread is not CROSS and not self.plan.gathered:
             return
         if value.spread is CROSS and all(each.spread is not CROSS for each in given):
@@ -631,8 +627,3 @@ def _names_axes(node: ast.expr) -> bool:
         node = node.args[0]
     counts = isinstance(node, ast.Call) and last_name(node.func) == "range"
     return isinstance(node, ast.Call) and counts and len(node.args) > 1 and _is_number(node.args[0])
-
-
-def _is_by_threshold(value: Value) -> bool:
-    """Whether it tells samples apart by a number of the whole batch, which has been noted where it does."""
-    return any(isinstance(each, Mixing) and isinstance(each.node, ast.Compare) for each in value.origins)

@@ -25,6 +25,7 @@ from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, LATER, MOV
 from autodist.source import argument, last_name
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import facts, operations
+from autodist.trace.calls import GRADIENT_HOOKS
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -76,11 +77,6 @@ REPLACING = frozenset("copy_ fill_".split())
 CHANGING = {"add_": ast.Add(), "sub_": ast.Sub(), "mul_": ast.Mult(), "div_": ast.Div()}
 TYPED_LIKE = frozenset("to type_as".split())
 """What takes the type and the device of another tensor, and nothing of its values."""
-GRADIENT_HOOKS = frozenset(
-    "register_hook register_post_accumulate_grad_hook register_full_backward_hook register_backward_hook "
-    "register_full_backward_pre_hook".split()
-)
-"""What has a function called with gradients in the midst of a backward pass."""
 FORMATTING = frozenset("format join".split())
 PARSER = "argparse.ArgumentParser"
 SUBPARSERS = frozenset("add_subparsers add_parser add_argument_group add_mutually_exclusive_group".split())
@@ -112,8 +108,9 @@ class Methods(Libraries, TorchModules):
         values = [*args, *keywords.values()]
         if base.spread.is_local and name not in OF_ITERATORS and all(isinstance(t, Stream) for t in base.things):
             base = base.but(things=frozenset())  # what has such a method is a tensor
-        if name in GRADIENT_HOOKS:
-            self.event("gradient_hook", node, scope, base, union(values))
+        if name in GRADIENT_HOOKS:  # whose functions a backward pass calls, once models are wrapped
+            for function in union(values).functions:
+                self._at_end.append(partial(self.call_function, function, None, [], {}, scope))
         if name in ("set", "is_set") and (flags := [t for t in base.things if getattr(t, "name", "") in FLAGS]):
             if name == "set":
                 for thing in flags:

@@ -298,7 +298,6 @@ class Roles(Stores):
     def call_sync_batch_norm(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
-        self.event("sync_batch_norm", node, scope, args[0] if args else NOTHING)
         return args[0] if args else NOTHING
 
     def call_compile(

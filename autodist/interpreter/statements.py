@@ -12,7 +12,7 @@ from autodist import carried
 from autodist.interpreter.arithmetic import Arithmetic, is_counted_in
 from autodist.interpreter.lasting import Lasting
 from autodist.interpreter.loops import Loops
-from autodist.interpreter.questions import adds_to, constants_in, is_of_one, spine, wrapped
+from autodist.interpreter.questions import adds_to, is_of_one, spine, wrapped
 from autodist.interpreter.stores import Stores
 from autodist.source import last_name, stepped_tensor
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM
@@ -225,8 +225,6 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         )
         if node in self.plan.reduced:
             value = NOTHING
-        if value.origins:
-            self.event("accumulate", node, scope, value, constants_in(scope))
         within = self._is_shared_array(node.target, scope)
         self.assign(node.target, value, scope, None, within)
         if within:

@@ -18,7 +18,6 @@ from autodist.values import NOTHING, Turn
 
 DRAWING = ("random", "random_number", "numpy_draw", "draw")
 STEPPING = ("backward", "step", "optimizer_zero_grad", "model_zero_grad", "clip", "gradient")
-BELONG = "takes one row after the other, which belong together: "
 
 
 def objections(over: ast.AST, run: Interpreter) -> Iterator[tuple[Site, str]]:

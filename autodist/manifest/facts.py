@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import Any, NamedTuple
 
+from autodist.files.looking import tests_files
 from autodist.interpreter import Event, Interpreter
 from autodist.manifest.settings import ANY, Settings
-from autodist.regions import tests_files
 from autodist.script import Site
 from autodist.source import Source, argument, last_name, shortened
 from autodist.spread import WORLD

@@ -41,7 +41,7 @@ from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.sizes import AGAIN
 from autodist.placement.subscripts import subscript
 from autodist.placement.transfer import BETWEEN, transfer
-from autodist.program import DRAWN, FUNCTION, GRADIENT, SAMPLE, Operation, Program, Value, closure, held, joined
+from autodist.program import DRAWN, FUNCTION, GRADIENT, HOOKED, SAMPLE, Operation, Program, Value, closure, held, joined
 from autodist.trace.things import Listing
 
 MOST_AXES = 5
@@ -189,10 +189,8 @@ class _Propagation(Opaque):
                     FUNCTION, "its gradients are not in proportion to what its backward pass is given"
                 )
             return lost or forward, self._found.size(given)
-        if operation.name == GRADIENT:  # those of a mean over a rank's samples are N times those of the batch's
-            of = self._operand(operation.inputs[0])
-            scaled = times(of, 1) if isinstance(of, Shard) else of and Replicate()
-            return (of if isinstance(of, PerRank) else scaled), self._found.size(operation.inputs[0])
+        if operation.name in (GRADIENT, HOOKED):
+            return self._gradient_given(operation)
         if operation.name == "torch.Tensor.grad":
             found, sizes = self._gradient(operation, self._losses_of(operation.inputs[0]), operation.inputs[0])
             trained = isinstance(self._operand(operation.inputs[0]), Replicate) and isinstance(
@@ -321,6 +319,17 @@ class _Propagation(Opaque):
         losses = {op for each in self._program.of("backward") for op in held(joined(each.operation.inputs[:1]))}
         found = closure(value.operations, self._program.users.__getitem__)
         return Value(frozenset(losses & found))
+
+    def _gradient_given(self, operation: Operation) -> tuple[Placement | None, Sizes]:
+        """What backward passes of the script's own, and hooks, are given: gradients of a mean over a rank's samples are
+        N times those of the batch's, and those of a parameter, which a hook is given, are averaged later."""
+        if operation.owner is not None:
+            return Shard(0, 1), None  # what a module has given
+        of, sizes = self._operand(operation.inputs[0]), self._found.size(operation.inputs[0])
+        if isinstance(of, (PerRank, Shard)):
+            return times(of, 1), sizes
+        learnt = operation.name == HOOKED and isinstance(of, Replicate)
+        return (Partial("mean", ROWS) if learnt else of and Replicate()), sizes
 
     def _gradient(self, operation: Operation, of: Value, by: Value | None) -> tuple[Placement | None, Sizes]:
         """The gradients of a loss with regard to samples: those of a mean over a rank's are N times as large."""

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from autodist.program.values import EMPTY, Value
 from autodist.source import Source
 
-RegionKind: TypeAlias = Literal["module", "call", "loop", "branch", "with", "try", "read", "collate", "worker"]
+RegionKind: TypeAlias = Literal["module", "call", "loop", "branch", "with", "try", "read", "collate", "worker", "hook"]
 
 
 def gives_tensors(name: str, inputs: Sequence[Value]) -> bool:
@@ -35,6 +35,8 @@ TENSOR_ROOTS = ("torch.", "numpy.", "loader.", "sample", "torchvision.", "einops
 FUNCTION = "torch.autograd.Function"
 GRADIENT = f"{FUNCTION}.gradient"
 """The name of what such a function's own backward pass is given."""
+HOOKED = "gradient.hooked"
+"""The name of what a function is given that a backward pass calls with a gradient."""
 VIEWS = frozenset(
     "getitem data detach view view_as reshape flatten ravel unflatten squeeze unsqueeze t T mT H mH transpose permute "
     "swapaxes swapdims movedim moveaxis expand narrow select diagonal numpy from_numpy asarray as_tensor real".split()
@@ -49,7 +51,8 @@ THROUGH = ("operator.", "getitem", "setitem", "iterate", "call", "object.", "bui
 @dataclass(eq=False)
 class Region:
     """A part of the program that runs as a whole: a module, a call of a function, the body of a loop or of a branch, a
-    ``with`` or ``try`` block, and what a loader runs: to read a sample, to lay samples together, as a worker begins.
+    ``with`` or ``try`` block, and what a loader runs: to read a sample, to lay samples together, as a worker begins, or
+    a function that a backward pass calls.
     ``subject`` is what decides over it: the test, what is looped over, the context manager, the loader."""
 
     kind: RegionKind
@@ -81,6 +84,11 @@ class Region:
         """Whether it is a pass of a `torch.autograd.Function`, through which no gradients flow otherwise."""
         withs = [each.subject.things for each in self.around() if each.kind == "with"]
         return any(getattr(each, "name", "") == FUNCTION for things in withs for each in things)
+
+    @property
+    def in_hook(self) -> bool:
+        """Whether a backward pass runs it, with a gradient: `x.register_hook(function)`"""
+        return any(each.kind == "hook" for each in self.around())
 
     @property
     def everywhere(self) -> frozenset[Region]:
@@ -174,6 +182,14 @@ class Program:
     def at(self, node: ast.AST) -> Value:
         """What an expression may evaluate to."""
         return self.values.get(node, EMPTY)
+
+    def is_read(self, operation: Operation) -> bool:
+        """Whether something is computed or decided by what an operation gives."""
+        return bool(self.users[operation]) or operation in self._tested
+
+    @cached_property
+    def _tested(self) -> frozenset[Operation]:
+        return frozenset(each.operation for each in self.of("test"))
 
     def of(self, *kinds: str) -> list[Effect]:
         """The effects of some kinds, in the order in which they were met."""

@@ -73,6 +73,17 @@ class Value:
         return self.constant is not UNKNOWN
 
     @property
+    def functions(self) -> frozenset[str]:
+        """The names of the functions, classes and modules of libraries that it may be."""
+        named = (each for each in self.things if hasattr(each, "name"))
+        return frozenset(each.name for each in named if not (hasattr(each, "node") or hasattr(each, "frame")))
+
+    @property
+    def classes(self) -> frozenset[str]:
+        """The names of the classes of libraries of which it may be an object."""
+        return frozenset(each.name for each in self.things if getattr(each, "roles", None) is not None and each.name)
+
+    @property
     def operation(self) -> Operation | None:
         """The one operation that gives it, if nothing else may."""
         if len(self.operations) != 1 or self.constants or self.things:

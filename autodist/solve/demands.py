@@ -11,7 +11,7 @@ from autodist.program import BATCH, CHOSEN, Operation, Program, Region, Value
 from autodist.solve.alone import Alone
 from autodist.trace.things import Object
 
-INNER = frozenset("recursion callback yield iterate range.index getitem setitem sample".split())
+INNER = frozenset("recursion callback yield iterate range.index getitem setitem sample gradient_hook".split())
 """Operations of the graph itself."""
 KINDS = {"scheduler.step": "schedule", "test": "test", "closure": "answer"}
 SHOWN = frozenset("print log write tracker save".split())
@@ -39,7 +39,7 @@ def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:
     kinds |= {each: "log" for each in program.operations if each.name.startswith("threading.Thread.")}
     yield from (Demand("handed", each) for each in _called_alone(program, alone))
     for operation in program.operations:
-        if alone.calls(operation):
+        if alone.calls(operation) or operation.region.in_hook:
             continue  # it communicates with nobody: what it is given is made global where it is called
         given = isinstance(operation.node, ast.Call) or operation.name == "setitem"  # `run["loss"] = loss`
         guarded = given and _is_last_alone(operation, program, alone) or _is_setting(operation)

@@ -77,8 +77,8 @@ class Attributes(Statements):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._set_on: dict[Operation, dict[str, Slot]] = {}
-        """Attributes that the script sets on results of libraries: `args.device = device`."""
+        self._set_on: dict[Operation | External, dict[str, Slot]] = {}
+        """Attributes that the script sets on results of libraries, `args.device = device`, and on what these are."""
         self.told_to_evaluate = False
         """Whether the script has told a module not to train: `model.eval()`."""
         self._mode = Mode(self)
@@ -129,7 +129,8 @@ class Attributes(Statements):
             inner = self.import_module(f"{one.name}.{name}") if held is None else None
             return held if held is not None else thing(inner) if inner is not None else EMPTY
         if isinstance(one, External):
-            return thing(External(f"{one.name}.{name}"))
+            slot = self._set_on.get(one, {}).get(name)
+            return thing(External(f"{one.name}.{name}")) | (slot.value if slot is not None else EMPTY)
         if isinstance(one, Class):
             return self._of_class(one, name)
         if isinstance(one, Super):
@@ -247,8 +248,9 @@ class Attributes(Statements):
                 self.bind(each, each.attributes, name, value)
             elif isinstance(each, (LocalModule, Class)):
                 each.frame.names[name] = each.frame.names.get(name, EMPTY) | value
-        for operation in base.operations:
-            slots = self._set_on.setdefault(operation, {})
+        owners: list[Operation | External] = [*base.operations, *(e for e in base.things if isinstance(e, External))]
+        for owner in owners:
+            slots = self._set_on.setdefault(owner, {})
             slots[name] = Slot(value | (slots[name].value if name in slots else EMPTY), self.guards)
         if base.operations and name == "data":
             self.change_viewed(Value(base.operations), value, node, frame)

@@ -8,7 +8,7 @@ from collections.abc import Mapping as Map
 from collections.abc import Sequence as Row
 from typing import Any
 
-from autodist.program import EMPTY, Region, Value, constant, joined
+from autodist.program import EMPTY, HOOKED, Region, Value, constant, joined
 from autodist.source import is_generator
 from autodist.trace.attributes import Attributes, Super, ordered
 from autodist.trace.containers import keyed
@@ -36,6 +36,12 @@ MOST_CONTEXTS = 48
 DEEPEST = 60
 MOST_AT_ONCE = 2
 """So often a function is followed into itself."""
+
+GRADIENT_HOOKS = frozenset(
+    "register_hook register_post_accumulate_grad_hook register_full_backward_hook register_backward_hook "
+    "register_full_backward_pre_hook".split()
+)
+"""Methods of tensors and modules that take a function which a backward pass calls."""
 
 Keywords = Map[str, Value]
 
@@ -101,6 +107,8 @@ class Calls(Attributes):
             self.callbacks(node, frame, [*inputs, *keywords.values()])
             if name == "optimize":  # of a study, which chooses the next trial by what a function returns
                 self.answered([*inputs, *keywords.values()])
+        if name in GRADIENT_HOOKS:
+            self.hooked(None, given, node, frame, inputs)
         qualified = self.method_name(base, name)
         result = self.record(qualified, node, frame, [given, *inputs], keywords)
         if name == "backward":
@@ -111,6 +119,14 @@ class Calls(Attributes):
             if isinstance(home, (ast.Name, ast.Attribute)):
                 self.assign(home, result | Value(constants=base.constants, things=base.things), frame)
         return result
+
+    def hooked(self, module: Object | None, base: Value, node: ast.AST, frame: Frame, inputs: Row[Value]) -> None:
+        """Run a function that a backward pass calls with a gradient, of which it may give another."""
+        gradient = self.record(HOOKED, node, frame, [base], owner=module)
+        given = [base, gradient, gradient] if module is not None else [gradient]
+        with self.within("hook", node, frame):
+            back = self.call(joined(inputs[:1]), node, frame, given, {})
+        self.effect("gradient_hook", self.record("gradient_hook", node, frame, [gradient, back]))
 
     def _arguments(self, node: ast.Call, frame: Frame) -> tuple[list[Value], dict[str, Value]]:
         inputs: list[Value] = []

@@ -18,7 +18,7 @@ from autodist.project import Project
 from autodist.trace.things import External, Frame, Function, Guards, Heap, LocalModule, Object, Slot
 
 MOST_STEPS = 400_000
-UNCERTAIN = frozenset(["loop", "branch", "try"])
+UNCERTAIN = frozenset(["loop", "branch", "try", "hook"])
 """Regions that may not run, or run several times."""
 
 WHOLE = constant(...)

@@ -10,7 +10,7 @@ from typing import Any
 from autodist.program import EMPTY, FUNCTION, GRADIENT, Value, constant, held, joined
 from autodist.source import all_of
 from autodist.trace.attributes import PASSES, ordered
-from autodist.trace.calls import REST, Calls, Keywords
+from autodist.trace.calls import GRADIENT_HOOKS, REST, Calls, Keywords
 from autodist.trace.names import thing
 from autodist.trace.things import Class, External, Frame, Function, Mapping, Method, Object, Partial, Sequence, Slot
 
@@ -29,6 +29,8 @@ ALIASES = frozenset(
 """What gives the module that it is given, as far as its passes go."""
 HOOKS = ("register_forward_pre_hook", "register_forward_hook")
 """Methods that give a module functions to run before its passes, and behind them."""
+FUNCTIONS = frozenset([FUNCTION, "torch.autograd.function.Function"])
+"""The class of functions with a backward pass of their own, by its names."""
 PARAMETERS = frozenset("parameters named_parameters buffers named_buffers state_dict".split())
 
 
@@ -358,6 +360,8 @@ class Objects(Calls):
         if name in ("register_buffer", "register_parameter") and len(inputs) > 1:
             self.bind(one, one.attributes, inputs[0].constant or "buffer", inputs[1])
             return constant(None)
+        if name in GRADIENT_HOOKS:
+            self.hooked(one, thing(one), node, frame, inputs)
         if name in HOOKS and inputs:
             before = one.attributes.get(("hook", name))
             self.bind(one, one.attributes, ("hook", name), inputs[0] | (before.value if before is not None else EMPTY))
@@ -404,7 +408,7 @@ class Objects(Calls):
     def class_method(
         self, cls: Class, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords
     ) -> Value:
-        if name == "apply" and FUNCTION in cls.libraries:
+        if name == "apply" and not FUNCTIONS.isdisjoint(cls.libraries):
             ctx = Object(node, self.guards, name="torch.autograd.function.FunctionCtx")
             ctx = self.make(node, lambda n, g: ctx, "ctx")
             with self.within("with", node, frame, thing(External(FUNCTION))):  # whose gradients are those of `backward`

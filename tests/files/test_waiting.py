@@ -392,6 +392,8 @@ for k in range(3):
         ('for k in range(3):\n    torch.save(k, "k.pt")\n    print(torch.load("k.pt"))\n', True),
         ('print(torch.load("a.pt"))\ntorch.save(1, "b.pt")\n', False),
         ('print(np.load("a.npy"))\nnp.savez("b.npz", a=1)\n', False),
+        ('print(np.load("a.npy"))\nimport shutil\nshutil.copy("a.npy", "b.npy")\n', False),
+        ('print(np.load("b.npy"))\nimport shutil\nshutil.copy("a.npy", "b.npy")\n', True),
     ],
 )
 def test_a_file_is_written_again_when_all_have_read_it(tmp_path: Path, code: str, again: bool) -> None:

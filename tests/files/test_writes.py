@@ -79,6 +79,26 @@ def test_a_write_that_answers(tmp_path: Path, before: str, after: str) -> None:
     assert after.format("if dist.get_rank() == 0 else None", 'cv2.imwrite("w.png", weights)') in code
 
 
+@pytest.mark.parametrize(
+    ("asked", "answers"),
+    [
+        ("kept = save(weights)", False),
+        ("table = {}\ntable['w'] = save(weights)", False),
+        ("save(weights)", False),
+        ("print(save(weights))", True),
+        ("if not save(weights):\n    raise ValueError", True),
+        ("table = {}\ntable['w'] = save(weights)\nprint(table)", True),
+    ],
+)
+def test_a_function_that_returns_what_a_write_answers(tmp_path: Path, asked: str, answers: bool) -> None:
+    """It is handed to all ranks where something reads it."""
+    text = SCRIPT.replace("import json", "import cv2\nimport json")
+    define = 'def save(weights):\n    return cv2.imwrite("w.png", weights)\n\n\n'
+    code, _ = conftest.converted(tmp_path, text + define + asked + "\n")
+    alone = '    if dist.get_rank() == 0:\n        return cv2.imwrite("w.png", weights)\n'
+    assert ("return as_on_rank_zero(cv2.imwrite(" in code, alone in code) == (answers, not answers)
+
+
 def test_an_answer_that_nobody_waits_for(tmp_path: Path) -> None:
     """What rank 0 comes to alone, what is a text and no file, and what a file on the null device takes."""
     text = SCRIPT + (

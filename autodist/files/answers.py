@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable
 
-from autodist import regions, temporary
+from autodist import regions
+from autodist.files import temporary, writing
 from autodist.interpreter import Interpreter
 from autodist.script import Site
 from autodist.source import Source
@@ -31,7 +32,7 @@ def answers(
         if not isinstance(node, ast.Call) or isinstance(statement, ast.Expr) or node in spared:
             continue
         held = {each.node for arg in node.args for each in run.values.get(arg, NOTHING).objects("file")}
-        if not quiet.isdisjoint(held | {*ast.walk(node)}) or regions.is_quiet_file(event.source, node, run):
+        if not quiet.isdisjoint(held | {*ast.walk(node)}) or writing.is_quiet_file(event.source, node, run):
             continue
         told = _tells_text(node) or any(True for _ in run.values.get(node, NOTHING).objects("export"))
         if not told and not temporary.is_private(event, run):

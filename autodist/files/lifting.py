@@ -6,12 +6,13 @@ import ast
 from collections.abc import Collection, Iterable, Mapping
 
 from autodist import regions
+from autodist.files import preparing
 from autodist.interpreter import Event, Interpreter
 from autodist.script import Site
 from autodist.source import Source, last_name
 from autodist.values import NOTHING, External, Object, Stream, drawn_from
 
-SHARED = regions.TRAINING | frozenset(
+SHARED = preparing.TRAINING | frozenset(
     "random random_number numpy_draw draw local_draw noise_drawn seed collective progress exit leave download".split()
 )
 PURE = frozenset(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist import regions
+from autodist.files import preparing, writing
 from autodist.interpreter import Event, Interpreter, once_a_run
 from autodist.rule import Severity
 from autodist.script import Concern, Site
@@ -71,7 +71,7 @@ def _read(run: Interpreter) -> Iterator[Object]:
 
 
 def _reads(event: Event, run: Interpreter) -> bool:
-    return event.kind in READING or event.kind == "open" and not regions.opens_for_writing(event.node, run)
+    return event.kind in READING or event.kind == "open" and not writing.opens_for_writing(event.node, run)
 
 
 def _clocks(event: Event, run: Interpreter) -> Iterator[Object]:
@@ -102,6 +102,6 @@ def _whole(source: Source, node: ast.expr) -> ast.expr:
 @once_a_run
 def rank_zero_statements(run: Interpreter) -> list[Site]:
     """The statements that rank 0 alone will run."""
-    prepared, alone = regions.preparations(run)
-    writes = regions.writes(run, frozenset(site.node for site in (*prepared, *alone)), folders_apart(run))[0]
+    prepared, alone = preparing.preparations(run)
+    writes = writing.writes(run, frozenset(site.node for site in (*prepared, *alone)), folders_apart(run))[0]
     return [*alone, *writes]

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import ast
-import posixpath
-import re
 from collections.abc import Iterable, Iterator
 
-from autodist import regions, temporary
-from autodist.interpreter import Event, Interpreter
+from autodist import regions
+from autodist.files import looking, preparing, temporary, writing
+from autodist.interpreter import Event, Interpreter, once_a_run
 from autodist.script import Site
+from autodist.solve import paths
 from autodist.source import Source, last_name
 from autodist.values import NOTHING
 
 READ_WITHOUT_PATH = frozenset("__getitem__ __iter__ forward".split())
 LISTING = frozenset("listdir glob iglob".split())
-DRAWN = frozenset("savefig imsave imwrite save_image".split())
-SEEN = frozenset("open imread mimread".split())
+OF_PATHS = frozenset("open write_text write_bytes rename replace".split())
+"""Methods of paths that are given something else."""
 MEETING = frozenset("barrier all_reduce all_gather all_gather_object all_gather_into_tensor".split())
 """Collectives that no rank leaves before all have come to them."""
 ENDING = frozenset("exit quit _exit".split())
-COMMON_NAMES = frozenset("open os f json pickle np torch".split())
-COMMON_ATTRIBUTES = frozenset("path join load dump save".split())
 
 
 def read_back(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[tuple[Event, list[Event]]]:
@@ -33,7 +31,9 @@ def read_back(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[tuple[
             continue
         if event.on_one_rank or event.function is not None and event.function.name in READ_WITHOUT_PATH:
             continue
-        before = [w for w in written if w.order < event.order and not w.on_one_rank and _may_be_same_file(w, event)]
+        before = [
+            w for w in written if w.order < event.order and not w.on_one_rank and _may_be_same_file(w, event, run)
+        ]
         if before and not event.inside_forward:
             yield event, before
 
@@ -69,21 +69,21 @@ def is_read_on_each_node(site: Site, run: Interpreter) -> bool:
     have a disk of its own."""
     around = frozenset([site.node])
     inside = [event for event in run.events if regions.within(event, around)]
-    if any(event.kind == "write" and regions.removes(event.node) for event in inside):
+    if any(event.kind == "write" and preparing.removes(event.node) for event in inside):
         return False
     if any(event.kind == "download" for event in inside):
         return True
     written = [event for event in inside if _writes_file(event, run)]
     later = [e for e in run.events if _reads_file(e, run) and not e.on_one_rank and not regions.within(e, around)]
-    return any(w.order < e.order and _may_be_same_file(w, e) for w in written for e in later)
+    return any(w.order < e.order and _may_be_same_file(w, e, run) for w in written for e in later)
 
 
 def _writes_file(event: Event, run: Interpreter) -> bool:
-    return event.kind in ("save", "write") or event.kind == "open" and regions.opens_for_writing(event.node, run)
+    return event.kind in ("save", "write") or event.kind == "open" and writing.opens_for_writing(event.node, run)
 
 
 def _reads_file(event: Event, run: Interpreter) -> bool:
-    return event.kind in ("load", "read") or event.kind == "open" and not regions.opens_for_writing(event.node, run)
+    return event.kind in ("load", "read") or event.kind == "open" and not writing.opens_for_writing(event.node, run)
 
 
 def _listing(source: Source, statement: ast.stmt, written: int, read: int, run: Interpreter) -> ast.stmt | None:
@@ -101,7 +101,7 @@ def first_writes(run: Interpreter, waits: Iterable[Site], guarded: Iterable[Site
     """Where rank 0 writes a file that ranks read if they find it: one that looks later than the others would find it
     half written, and go another way."""
     asked = (site.node for site in waits if isinstance(site.node, ast.If))
-    tests: set[ast.AST] = {node for node in asked if regions.tests_files(node.test)}
+    tests: set[ast.AST] = {node for node in asked if looking.tests_files(node.test)}
     entered: set[ast.AST] = set()
     for site in guarded:
         statement = site.source.statement(site.node)
@@ -115,7 +115,7 @@ def first_writes(run: Interpreter, waits: Iterable[Site], guarded: Iterable[Site
 
 def _runs_where_missing(source: Source, statement: ast.stmt, tests: set[ast.AST]) -> bool:
     """Whether a statement is run where a file was looked for and not found."""
-    return not tests.isdisjoint(source.ancestors(statement)) and regions.stands_where_missing(source, statement)
+    return not tests.isdisjoint(source.ancestors(statement)) and looking.stands_where_missing(source, statement)
 
 
 def _is_entered_where_missing(home: ast.AST, tests: set[ast.AST], run: Interpreter, depth: int = 4) -> bool:
@@ -141,19 +141,18 @@ def rewrites(run: Interpreter, guarded: Iterable[Site], prepared: frozenset[ast.
             continue
         elif _reads_file(event, run):
             read.append(event)
-        elif _writes_file(event, run) and any(_is_same_file(event, each) for each in read):
+        elif _writes_file(event, run) and any(_is_same_file(event, each, run) for each in read):
             around = (event.source.statement(event.node), *event.source.ancestors(event.node))
             found = next((each for each in around if each in statements), None)
-            if found is not None and not regions.stands_where_missing(event.source, event.source.statement(event.node)):
+            if found is not None and not looking.stands_where_missing(event.source, event.source.statement(event.node)):
                 yield Site(event.source, found)
 
 
-def _is_same_file(written: Event, read: Event) -> bool:
+def _is_same_file(written: Event, read: Event, run: Interpreter) -> bool:
     """Whether a file is surely written that was read: of checkpoints, one whose path is spelled alike."""
     if read.kind == "load":
-        paths = {_path(written), _path(read)}
-        return len(paths) == 1 and None not in paths or _spelled(written, read)
-    return _may_be_same_file(written, read)
+        return not _path(written, run).isdisjoint(_path(read, run))
+    return _may_be_same_file(written, read, run)
 
 
 def looked(run: Interpreter, guarded: Iterable[Site], prepared: frozenset[ast.AST]) -> Iterator[Site]:
@@ -167,7 +166,7 @@ def looked(run: Interpreter, guarded: Iterable[Site], prepared: frozenset[ast.AS
         test = event.source.statement(event.node)
         if not isinstance(test, ast.If) or event.node not in ast.walk(test.test) or regions.within(event, prepared):
             continue
-        there, missing = (test.body, test.orelse) if regions.finds(test.test) else (test.orelse, test.body)
+        there, missing = (test.body, test.orelse) if looking.finds(test.test) else (test.orelse, test.body)
         if event.on_one_rank or not any(_ends(each) for branch in there for each in ast.walk(branch)):
             continue
         home, asked = event.source.home(test), _asked(event.node)
@@ -184,12 +183,6 @@ def numbered(run: Interpreter, guarded: Iterable[Site]) -> Iterator[Site]:
     that looks later than the others would find it taken, and go on with the next."""
     alone = {site.source.statement(site.node) for site in guarded}
     loads = [event.order for event in run.of("load") if not event.on_one_rank]
-    looks = {event.node for event in run.of("exists") if not event.on_one_rank}
-    frames = [call for event in run.of("exists") for call in event.calls if _counts_on(call.function.node)]
-    choosing: set[ast.AST] = {call.node for call in frames if call.node is not None}
-    kept = [
-        e.order for e in run.of("exists") for call in e.calls if call in frames and _is_kept(call.node, call.source)
-    ]
     homes: set[ast.AST] = set()
     for event in run.of("mkdir"):
         statement = event.source.statement(event.node)
@@ -200,57 +193,18 @@ def numbered(run: Interpreter, guarded: Iterable[Site]) -> Iterator[Site]:
             (statement, *event.source.ancestors(statement))
         ):
             continue
-        elsewhere = not homes and any(order < event.order for order in kept)  # `options.folder = free(root)`
-        here = not choosing.isdisjoint(ast.walk(event.node)) or _is_numbered(event.node, home, choosing, looks)
-        if here or elsewhere:
+        made = paths.made_of(run.runs.program.at(writing.folder(event, run)))
+        loops = (loop.node for each in made for loop in each.region.loops)
+        if any(map(paths.looks_for_files, made)) or any(map(_tries_names, loops)):
             homes.add(home)
             yield Site(event.source, statement)
 
 
-def _is_kept(call: ast.AST | None, source: Source) -> bool:
-    """Whether what a call answers is kept in an attribute, from which others have it."""
-    statement = source.statement(call) if call is not None else None
-    return isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute)
-
-
-def _is_numbered(making: ast.AST, home: ast.AST, choosing: set[ast.AST], looks: set[ast.AST]) -> bool:
-    """Whether the path of a folder goes by what was found: a loop or a function counted on from there."""
-    chosen: set[str] = set()
-    needs: dict[str, set[str]] = {}
-    for each in ast.walk(home):
-        if isinstance(each, (ast.While, ast.For)) and _tries_names(each):
-            chosen |= {n.id for n in ast.walk(each) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        elif isinstance(each, ast.Assign):
-            inside = set(ast.walk(each.value))
-            counted = (n for n in inside if isinstance(n, ast.Call) and last_name(n.func) == "len")
-            found = choosing & inside or any(not looks.isdisjoint(ast.walk(call)) for call in counted)
-            for target in (t.id for t in each.targets if isinstance(t, ast.Name)):
-                needs.setdefault(target, set()).update(_names(each.value))
-                chosen |= {target} if found else set()
-    names, fresh = set[str](), _names(making)
-    while fresh:
-        names |= fresh
-        fresh = {other for name in fresh for other in needs.get(name, ())} - names
-    return not names.isdisjoint(chosen)
-
-
-def _tries_names(loop: ast.While | ast.For) -> bool:
+def _tries_names(loop: ast.AST) -> bool:
     """`while os.path.exists(path): ...`, `while True: if not os.path.exists(path): break`"""
-    if isinstance(loop, ast.While) and regions.tests_files(loop.test):
+    if isinstance(loop, ast.While) and looking.tests_files(loop.test):
         return True
-    return any(isinstance(n, ast.If) and regions.ends_search(n) for n in ast.walk(loop))
-
-
-def _counts_on(function: ast.AST) -> bool:
-    """Whether a function that looks for files counts, `max(numbers) + 1`, or tries one name after the other."""
-    return any(
-        isinstance(n, ast.BinOp)
-        and isinstance(n.op, ast.Add)
-        and getattr(n.right, "value", None) == 1
-        or isinstance(n, (ast.While, ast.For))
-        and _tries_names(n)
-        for n in ast.walk(function)
-    )
+    return any(isinstance(n, ast.If) and looking.ends_search(n) for n in ast.walk(loop))
 
 
 def _ends(node: ast.AST) -> bool:
@@ -289,7 +243,7 @@ def _place(event: Event, written: Event, run: Interpreter) -> tuple[Source, ast.
         break
     statement: ast.stmt = source.statement(node)
     for ancestor in source.ancestors(statement):
-        if isinstance(ancestor, ast.If) and regions.tests_files(ancestor.test):
+        if isinstance(ancestor, ast.If) and looking.tests_files(ancestor.test):
             statement = ancestor
     block = source.block(statement)
     above = block[: block.index(statement)]
@@ -300,8 +254,8 @@ def _insists_on_file(statement: ast.stmt) -> bool:
     """`assert os.path.isfile(path)`, `if not os.path.exists(path): raise ...`, or `return`"""
     if isinstance(statement, ast.If):
         leaves = any(isinstance(each, (ast.Raise, ast.Return)) for each in statement.body)
-        return leaves and regions.tests_files(statement.test)
-    return isinstance(statement, ast.Assert) and regions.tests_files(statement.test)
+        return leaves and looking.tests_files(statement.test)
+    return isinstance(statement, ast.Assert) and looking.tests_files(statement.test)
 
 
 def _comes_by(source: Source, waiting: ast.AST, statement: ast.stmt) -> bool:
@@ -322,98 +276,25 @@ def _opened(event: Event, run: Interpreter) -> tuple[Source, ast.AST]:
     return event.source, event.node
 
 
-def _may_be_same_file(written: Event, read: Event) -> bool:
+def _may_be_same_file(written: Event, read: Event, run: Interpreter) -> bool:
     if read.kind == "load":
         return written.kind == "save"
-    paths = [_path(each) for each in (written, read)]
-    if None not in paths:
-        return paths[0] == paths[1]
-    for known, other in zip(paths, (read, written), strict=True):
-        if known is not None and any(known.endswith(posixpath.basename(text)) for text in _texts(other.node)):
-            return True  # `open(os.path.join("out", "rows.csv"), "w")`, and `pd.read_csv("out/rows.csv")`
-    if read.kind == "read":
-        numbered = _numbered_names(written) & _numbered_names(read)
-        alike = _format(written.node) == _format(read.node) is not None or _is_picture(written, read)
-        return bool(numbered) or _spelled(written, read) or alike
-    ours, theirs = _texts(written.node), _texts(read.node)
-    names = _names(written.node) & _names(read.node) - COMMON_NAMES
-    attributes = (_attributes(written.node) & _attributes(read.node)) - COMMON_ATTRIBUTES
-    return bool(ours & theirs or names or attributes)
+    return paths.may_be_same(_path(written, run), _path(read, run))
 
 
-def _numbered_names(event: Event) -> set[str]:
-    """Names of files that are put together of texts and numbers, with a star for each: `epoch_*.png`."""
-    given = event.node.args[:1] if isinstance(event.node, ast.Call) else []
-    named = {each.id for each in given if isinstance(each, ast.Name)}
-    bound = (n for n in ast.walk(event.source.home(event.node)) if isinstance(n, ast.Assign) and named)
-    made = [n.value for n in bound if any(isinstance(t, ast.Name) and t.id in named for t in n.targets)]
-    names = {posixpath.basename(_put_together(each)) for each in (*given, *made)}
-    return {name for name in names if "*" in name and re.search("[A-Za-z]", posixpath.splitext(name)[0])}
+def _path(event: Event, run: Interpreter) -> frozenset[str]:
+    """How the path may be spelled that a file is written to, or read from."""
+    return _spelled(run, event.node, _writes_file(event, run))
 
 
-def _put_together(node: ast.expr) -> str:
-    """A text with a star for each part that is not known."""
-    match node:
-        case ast.Constant(value=str(text)):
-            return text
-        case ast.JoinedStr(values=parts):
-            return "".join(map(_put_together, parts))
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return _put_together(left) + _put_together(right)
-        case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Mod()):
-            return re.sub(r"%[-+ #0-9.]*[a-z]", "*", text)
-        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
-            return re.sub(r"{[^}]*}", "*", text)
-        case ast.Call(func=ast.Attribute(attr="join"), args=[*_, last]):
-            return _put_together(last)
-    return "*"
-
-
-def _path(event: Event) -> str | None:
-    """The path that a file is written to or read from, where it is known."""
-    found = event.value if event.kind in ("open", "read") else event.detail
-    return posixpath.normpath(found.const) if isinstance(found.const, str) and found.const else None
-
-
-def _spelled(written: Event, read: Event) -> bool:
-    """Whether both spell their path alike, `args.csv`, in one scope."""
-    given = read.node.args[:1] if isinstance(read.node, ast.Call) else []
-    if isinstance(read.node, ast.Call) and isinstance(read.node.func, ast.Attribute) and read.node.func.attr == "stat":
-        given = given or [read.node.func.value]  # `path.stat()`
-    if not given or not isinstance(written.node, ast.Call) or written.scope is not read.scope:
-        return False
-    return ast.dump(given[0]) in {ast.dump(each) for each in written.node.args}
-
-
-def _format(node: ast.AST) -> str | None:
-    """What kind of file a function writes or reads: `df.to_csv(...)` writes what `pd.read_csv(...)` reads."""
-    name = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
-    if name.startswith(("to_", "read_")):
-        return name.partition("_")[2]
-    return {"savetxt": "txt", "loadtxt": "txt", "genfromtxt": "txt", "save": "npy", "savez": "npy", "load": "npy"}.get(
-        name
-    )
-
-
-def _is_picture(written: Event, read: Event) -> bool:
-    """Whether pictures are drawn, and such are read by names that a list holds: frames that become a film."""
-    calls = [each.node for each in (written, read) if isinstance(each.node, ast.Call)]
-    if len(calls) < 2 or last_name(calls[0].func) not in DRAWN or last_name(calls[1].func) not in SEEN:
-        return False
-    given = calls[1].args[:1]
-    loops = (n for n in ast.walk(read.source.home(calls[1])) if isinstance(n, (ast.For, ast.comprehension)))
-    turns = {loop.target.id for loop in loops if isinstance(loop.target, ast.Name)}
-    return bool(given) and isinstance(given[0], ast.Name) and given[0].id in turns
-
-
-def _texts(node: ast.AST) -> set[str]:
-    constants = (n.value for n in ast.walk(node) if isinstance(n, ast.Constant))
-    return {each for each in constants if isinstance(each, str) and "." in each}
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-
-
-def _attributes(node: ast.AST) -> set[str]:
-    return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+@once_a_run
+def _spelled(run: Interpreter, call: ast.AST, writes: bool) -> frozenset[str]:
+    if not isinstance(call, ast.Call):
+        return frozenset()
+    given = [*call.args, *(each.value for each in call.keywords)]
+    if isinstance(call.func, ast.Attribute) and (not given or call.func.attr in OF_PATHS):
+        given = [call.func.value, *given]  # `path.stat()`, and of `os.replace(new, old)` nothing
+    if writes and last_name(call.func) in temporary.COPYING:
+        given = given[1:]  # what is copied is only read
+    found = [paths.spelled(run.runs.program.at(node)) for node in given]
+    return frozenset().union(*(found if writes else list(filter(None, found))[:1]))
