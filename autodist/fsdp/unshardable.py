@@ -33,7 +33,6 @@ from autodist.models import (
     parts,
     unwrapped,
 )
-from autodist.models.scalars import is_scalar_parameter
 from autodist.models.sparse import sparse_layers
 from autodist.models.trained import asks_for_wrapper
 from autodist.models.unused import branches
@@ -124,7 +123,7 @@ def _scalars(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     for model in models:
         for part in () if model.sharded or model.wrapped else parts(model.object):
             for parameter in (t for value in part.attributes.values() for t in value.objects("parameter")):
-                if is_scalar_parameter(parameter, run):
+                if run.axes(parameter.node) == 0:
                     chosen = part is not model.object and (_is_chosen(part, run) or _is_chosen(parameter, run))
                     severity = Severity.WARNING if chosen else Severity.REFUSAL
                     message = f"where a setting asks for it, {SCALAR}" if chosen else SCALAR

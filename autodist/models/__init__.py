@@ -5,7 +5,7 @@
 what modules consist of, `history.py` what the script does to them, and `passes.py` patterns of forward passes that a
 wrapper does not follow. What else stands in the way is asked of their forward passes: parts that some steps leave out
 (`unused.py`, which asks `solve/learned.py`),
-tensors that are changed in place (`inplace.py`) and those of no axes (`scalars.py`), and of what they
+tensors that are changed in place (`inplace.py`), and of what they
 consist of, whether their gradients are sparse (`sparse.py`).
 """
 
