@@ -101,10 +101,7 @@ MODELS = """
     passes | wrapping
     history
     moves | sparse | frozen
-    unused | inplace | scalars | leaves
-    parts
-    in_lists | outputs
-    reading
+    parts | leaves | outputs
 """
 
 MANIFEST = """
@@ -191,7 +188,7 @@ SOLVE = """
     facts
     layouts
     sources | demands | learned
-    batches | alone | written | stores | sides
+    batches | alone | written | stores | sides | passes
     sizes | steps | parameters
 """
 

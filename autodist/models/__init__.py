@@ -1,12 +1,10 @@
 """The modules of a script: which of them train, and where each becomes a distributed one.
 
-`trained.py` finds them and `wrapping.py` the place; `moves.py` knows when they come to their device,
-`placing.py` brings those that do so late. `parts.py` knows
-what modules consist of, `history.py` what the script does to them, and `passes.py` patterns of forward passes that a
-wrapper does not follow. What else stands in the way is asked of their forward passes: parts that some steps leave out
-(`unused.py`, which asks `solve/learned.py`),
-tensors that are changed in place (`inplace.py`), and of what they
-consist of, whether their gradients are sparse (`sparse.py`).
+`trained.py` finds them, `wrapping.py` the place; `moves.py` knows when they come to their device, `placing.py` brings
+those that do so late. `parts.py` knows what modules consist of, `history.py` what the script does to them, and
+`passes.py` patterns of forward passes that a wrapper does not follow. What is asked of the passes themselves (which
+parameters a loss surely reads, what decides over that, what is changed in place), the program graph tells:
+`solve/learned.py` and `solve/passes.py`.
 """
 
 from __future__ import annotations

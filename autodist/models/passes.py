@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 
 from autodist.interpreter import Event, Interpreter
-from autodist.models import unused
 from autodist.models.history import History, freezes, grows, happens_during_training
 from autodist.models.parts import unwrapped
 from autodist.regions import exclusive
+from autodist.solve.learned import learned
 from autodist.values import NOTHING, Object
 
 
@@ -65,7 +65,7 @@ def parts_by_turns(module: Object, run: Interpreter, history: History) -> str | 
         again = any(loop.node not in loops for each in before for loop in each.loops)
         pairs = ((one, other) for at, one in enumerate(before) for other in before[:at] if one.node is not other.node)
         if again or any(not exclusive(one.source, one.node, other.node) for one, other in pairs):
-            if unused.runs_by_chance(module, run):
+            if learned(run.runs.program).varies(module.node):
                 return "it runs other parts in each of several forward passes before one backward pass"
         before = []
     return None

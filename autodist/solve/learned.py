@@ -59,19 +59,39 @@ class Learned(Sides):
             self._surely |= dict.fromkeys(endless, 0)
             self._settle(self._surely, self._of)
 
-    def leaves(self, node: ast.AST, frozen: frozenset[ast.AST] = frozenset()) -> bool:
-        """Whether a step may leave parameters of the modules that are made at ``node`` without a gradient; those of the
-        ones made at ``frozen`` are not asked."""
-        return any(self._reached(each) & whole and whole & ~self._of(each) for whole, each in self._asked(node, frozen))
+    def leaves(self, node: ast.AST) -> bool:
+        """Whether a step may leave parameters of the modules that are made at ``node`` without a gradient; those of
+        modules that are frozen, or were, are not asked."""
+        return any(self._reached(each) & whole and whole & ~self._of(each) for whole, each in self._asked(node))
 
-    def varies(self, node: ast.AST, frozen: frozenset[ast.AST] = frozenset()) -> bool:
+    def varies(self, node: ast.AST) -> bool:
         """Whether some of them have one after one step, and none after another."""
-        return any(self._reached(each) & whole & ~self._of(each) for whole, each in self._asked(node, frozen))
+        return any(self._reached(each) & whole & ~self._of(each) for whole, each in self._asked(node))
 
-    def _asked(self, node: ast.AST, frozen: frozenset[ast.AST]) -> Iterator[tuple[int, Operation]]:
+    def draws_parts(self, node: ast.AST) -> bool:
+        """Whether it is drawn which parts of a module run, or how often: `self.heads[randint(4)]`."""
+        whole = union(map(self.parameters, self._roots.get(node, ())))
+        for op in (each for each in self._program.operations if self._given(each) & whole):
+            rounds = [e for e in self._loops_of(op.region) - self._steps if self._in_pass(e)]
+            taken = [each.func.slice for each in self._calls_around(op) if isinstance(each.func, ast.Subscript)]
+            above = closure((of for each in taken for of in self._program.at(each).operations), given)
+            if rounds and not self._runs_once(frozenset(rounds)) or any(o.name.startswith(DRAWING) for o in above):
+                return True
+        return False
+
+    def _asked(self, node: ast.AST) -> Iterator[tuple[int, Operation]]:
         for root in self._roots.get(node, ()):
-            whole = self.parameters(root, frozen) & ~self._as_often_as(root)
+            whole = self.parameters(root, self._frozen) & ~self._as_often_as(root)
             yield from ((whole, each) for each in self.backwards)
+
+    @cached_property
+    def _frozen(self) -> frozenset[ast.AST]:
+        """Where modules are made of which parameters are frozen, or released."""
+        freezing = [op for op in self._program.operations if op.name.endswith(".requires_grad_")]
+        stores = (op for op in self._program.operations if op.name == "setattr")
+        freezing += [op for op in stores if op.inputs[1].constant == "requires_grad"]
+        owners = {op.owner for op in closure(freezing, _parameters_taken)}
+        return frozenset(each.node for each in owners if isinstance(each, Object) and each.roles & LAYERS)
 
     # dataflow
 
@@ -280,6 +300,11 @@ class Learned(Sides):
             if len(called) > 1 and any(called <= set(_elements(e.subject)) for e in self._loops_of(op.region)):
                 return node, part
         return None
+
+
+def _parameters_taken(op: Operation) -> frozenset[Operation]:
+    """What a parameter is taken of, from where it is frozen up to the module: `for p in net.parameters()`"""
+    return given(op) if op.owner is None else frozenset()
 
 
 def _reads_all(op: Operation) -> bool:
