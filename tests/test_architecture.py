@@ -187,7 +187,7 @@ SOLVE = """
     search
     facts
     layouts
-    sources | demands | learned
+    sources | demands | learned | normalising
     batches | alone | written | stores | sides | passes
     sizes | steps | parameters
 """

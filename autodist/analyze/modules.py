@@ -9,7 +9,6 @@ from autodist import regions
 from autodist.analyze.launched import is_distributed
 from autodist.interpreter import Event, Interpreter
 from autodist.models import (
-    holds_batch_norm,
     holds_only_parameters,
     is_of_gradients_alone,
     keys,
@@ -238,7 +237,7 @@ def differentiated_norms(run: Interpreter, models: list[Model]) -> Iterator[Conc
         )
         for model in models:
             passed = model.batch_norm and not model.wrapped and model.object.key in through - before
-            if passed and any(holds_batch_norm(each, run) for each in (model.object, *model.alternatives)):
+            if passed and any(run.normalises(each) for each in (model.object, *model.alternatives)):
                 message = (
                     "trains on a gradient that passes through batch normalisation, and nn.SyncBatchNorm has no second "
                     "derivative: normalise in this model by nn.InstanceNorm or nn.GroupNorm"

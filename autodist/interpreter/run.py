@@ -24,6 +24,7 @@ from autodist.placement.propagate import propagate
 from autodist.program import Operation, Program, held
 from autodist.project import Project
 from autodist.solve.layouts import Layout, layouts
+from autodist.solve.normalising import normalising
 from autodist.solve.sources import sources
 from autodist.spread import Spread
 from autodist.trace import trace
@@ -107,6 +108,10 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
             return self._value(node).spread is Spread.COUNT
         counts = (each.weight for each in self.lies(node) if isinstance(each, Partial) and each.reduce == "sum")
         return any(map(is_even_number, counts))
+
+    def normalises(self, module: Object) -> bool:
+        """Whether a module normalises over batches, or may."""
+        return normalising(self.runs.program, self.catalog).are(module.node)
 
     def _value(self, node: ast.AST) -> Value:
         return self.values.get(node, NOTHING) if isinstance(node, ast.expr) else NOTHING

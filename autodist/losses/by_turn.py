@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from autodist.interpreter import Event, Interpreter, Loop, Plan
 from autodist.losses import rounds
-from autodist.models import holds_batch_norm, parts
+from autodist.models import parts
 from autodist.script import Model, Reduction, Site
 from autodist.solve.learned import learned
 from autodist.source import shortened
@@ -170,7 +170,7 @@ def _objections(loop: Loop, run: Interpreter) -> Iterator[tuple[Site, str]]:
     yield from _of_random_numbers(inside, loop, run)
     modules = {t: event for event in inside if event.kind == "forward" for t in event.value.objects("module")}
     for module, event in modules.items():
-        if holds_batch_norm(module, run):
+        if run.normalises(module):
             yield Site(event.source, event.node), "BatchNorm keeps averages of one sample after the other"
 
 

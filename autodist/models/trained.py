@@ -13,7 +13,7 @@ from autodist.models.frozen import may_be_frozen
 from autodist.models.history import History, grows, history_of, learning, place_of
 from autodist.models.moves import TO_DEVICE, TO_TYPE, moved_before_use
 from autodist.models.outputs import gives_objects, gives_parameters
-from autodist.models.parts import normalises, optimized_modules, parts, parts_of, unwrapped
+from autodist.models.parts import optimized_modules, parts, parts_of, unwrapped
 from autodist.models.passes import changes, learns_by_gradients_alone, parts_by_turns, pattern_of
 from autodist.models.wrapping import after_conditions, in_holder, is_forgotten, is_main_guard, wrapping_of
 from autodist.script import Model, Site, Wrapping
@@ -346,7 +346,7 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
         wrapping,
         wrapped,
         None if wrapped else bypass,
-        normalises(module, run),
+        run.normalises(module),
         sometimes_unused,
         parallel,
         dropped,
