@@ -100,8 +100,8 @@ MODELS = """
     placing | trained
     passes | wrapping
     history
-    moves | sparse | frozen
-    parts | leaves | outputs
+    moves | sparse
+    parts | outputs
 """
 
 MANIFEST = """

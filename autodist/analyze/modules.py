@@ -10,7 +10,6 @@ from autodist.analyze.launched import is_distributed
 from autodist.interpreter import Event, Interpreter
 from autodist.models import (
     holds_only_parameters,
-    is_of_gradients_alone,
     keys,
     members,
     optimized_by,
@@ -21,6 +20,7 @@ from autodist.models import (
 )
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
+from autodist.solve.learned import learned
 from autodist.source import Source, argument, last_name, shortened
 from autodist.spread import COLUMNS, COUNT
 from autodist.tensors import torch_layers
@@ -252,7 +252,7 @@ def penalties_alone(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     awaited = keys(part for each in models if not each.bypassed for part in parts(each.object))
     for event in run.of("backward"):
         held = {each.key for each in event.value.models if isinstance(each, Object)}
-        if (not held or held & awaited) and is_of_gradients_alone(event, run):
+        if (not held or held & awaited) and learned(run.runs.program).learns_from_derivatives(event.node):
             message = (
                 "trains on a gradient penalty alone, on which a last bias has no say, so that "
                 "DistributedDataParallel waits for its gradient: add the penalty to the other loss of the step, or "

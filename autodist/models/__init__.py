@@ -24,7 +24,6 @@ from autodist.models.parts import (
     unwrapped,
     whose_parameters,
 )
-from autodist.models.passes import is_of_gradients_alone
 from autodist.models.placing import placed_when_wrapped
 from autodist.models.trained import UNSEEN, trained_models, unseen_beside, unseen_model
 from autodist.models.wrapping import at, is_main_guard, settled_at, wrap_plan
@@ -37,7 +36,6 @@ __all__ = [
     "at",
     "holds_only_parameters",
     "is_main_guard",
-    "is_of_gradients_alone",
     "keys",
     "loose_parameters",
     "members",

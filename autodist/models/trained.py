@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from autodist.interpreter import GROWS, Event, Interpreter
-from autodist.models.frozen import may_be_frozen
 from autodist.models.history import History, grows, history_of, learning, place_of
 from autodist.models.moves import TO_DEVICE, TO_TYPE, moved_before_use
 from autodist.models.outputs import gives_objects, gives_parameters
@@ -341,6 +340,7 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
     early = wrapping is not None and wrapping.early if not parallel else _grows_wrapped(module, wraps, history)
     if bypass is None and early:
         bypass = "it is given further layers between the place where it is made and its first step"
+    may_be_frozen = learned(run.runs.program).may_be_frozen(module.node)
     return Model(
         module,
         wrapping,
@@ -355,7 +355,7 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
         tuple(site for site in foreign if _in_place((site,)) is not None),
         sharded=shards,
         moved_later=tuple(_moved_later(module, wraps, run)),
-        may_be_frozen=bypass is None and wrapping is not None and not wrapping.each and may_be_frozen(module, run),
+        may_be_frozen=bypass is None and wrapping is not None and not wrapping.each and may_be_frozen,
     )
 
 
