@@ -12,7 +12,7 @@ from autodist.program import Operation, Program, Value, closure
 from autodist.solve.parameters import CONTAINERS, LAYERS
 from autodist.solve.steps import given
 from autodist.trace.calls import REST
-from autodist.trace.things import Heap, Method, Object
+from autodist.trace.things import Heap, Listing, Method, Object
 
 LAYER = ("BatchNorm", "LazyBatchNorm")
 """Beginnings of the names of layers that do."""
@@ -91,4 +91,5 @@ def _given(one: Object) -> Iterator[Value]:
 
 def _holds(value: Value) -> bool:
     """Whether anything is known of the layers that a container is given: a file of settings may name them."""
-    return bool(value.operations) or any(not isinstance(each, Heap) or any(each.contents()) for each in value.things)
+    lists = [each for each in value.things if isinstance(each, Listing)]
+    return bool(value.operations) or len(lists) < len(value.things) or any(any(each.contents()) for each in lists)
