@@ -25,7 +25,7 @@ from autodist.solve.parameters import (
 )
 from autodist.solve.sides import Branch, Side, Sides, branching
 from autodist.solve.steps import given, is_constant
-from autodist.trace.things import Mapping, Object, Sequence, Stream
+from autodist.trace.things import Heap, Mapping, Object, Sequence, Stream
 
 DEEPEST = 8
 MOST_ROUNDS = 200
@@ -121,8 +121,14 @@ class Learned(Sides):
         return [*stores, *(op for op in self._program.operations if op.name.endswith(".requires_grad_"))]
 
     def _released_by(self, ops: Iterable[Operation]) -> frozenset[ast.AST]:
-        owners = {op.owner for op in closure(ops, _parameters_taken)}
-        return frozenset(each.node for each in owners if isinstance(each, Object) and each.roles & LAYERS)
+        found, pending = set[Any](), [op.owner for op in closure(ops, _parameters_taken)]
+        while pending:  # with all layers in them, copies of which are made at the same places
+            each = pending.pop()
+            if each not in found and isinstance(each, Heap):
+                found.add(each)
+                values = [*each.contents(), *(each.inputs if isinstance(each, Object) else ())]
+                pending += [thing for value in values for thing in value.things]
+        return frozenset(each.node for each in found if isinstance(each, Object) and each.roles & LAYERS)
 
     # dataflow
 
