@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from autodist.interpreter import Event, Interpreter
 from autodist.models import keys, unwrapped
-from autodist.models.unused import runs_by_chance
 from autodist.script import Deferral, Model, Site
+from autodist.solve.learned import learned
 from autodist.source import Source
 from autodist.values import NOTHING, Object, of
 
@@ -86,7 +86,7 @@ def _target(event: Event, loop: ast.AST, run: Interpreter, models: list[Model]) 
     if len(held) != 1 or held[0].sharded or held[0].wrapped:
         return None
     model = held[0]
-    if runs_by_chance(model.object, run):
+    if learned(run.runs.program).varies(model.object.node):
         return None
     for forward in run.of("forward"):
         call = forward.node

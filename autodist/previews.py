@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.interpreter import Event, Interpreter
-from autodist.models import members, normalises, settled_at, unwrapped
+from autodist.models import members, settled_at, unwrapped
 from autodist.origins import learnt_from
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site, Wrapping
@@ -93,7 +93,7 @@ def _normalising(event: Event, run: Interpreter) -> list[Object]:
     seen to be put into evaluation mode may be in either."""
     modules = [each for each in unwrapped(event.value) if isinstance(each, Object)]
     known = [each for each in modules if not _tells_mode(run) or each.key in run.once_evaluated]
-    return [each for each in known if normalises(each, run)]
+    return [each for each in known if run.normalises(each)]
 
 
 def _tells_mode(run: Interpreter) -> bool:

@@ -108,11 +108,8 @@ MODELS = """
     placing | trained
     passes | wrapping
     history
-    moves | sparse | frozen
-    unused | inplace | scalars | leaves
-    parts
-    in_lists | outputs
-    reading
+    moves | sparse
+    parts | outputs
 """
 
 MANIFEST = """
@@ -199,9 +196,9 @@ SOLVE = """
     search
     facts
     layouts
-    sources | demands | learned | generators
+    sources | demands | learned | generators | normalising
     draws
-    batches | alone | written | stores | sides
+    batches | alone | written | stores | sides | passes
     sizes | steps | parameters | paths
 """
 

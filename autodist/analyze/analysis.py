@@ -34,13 +34,14 @@ from autodist.files.naming import rank_zero_statements
 from autodist.fsdp import folders, meta, sharding, shards, weights
 from autodist.interpreter import Event, Interpreter, Plan, Runs, Unfinished
 from autodist.losses import by_turn, pairing, scaling, untaken, wholes
-from autodist.models import leaves, moved_too_late, placed_when_wrapped, trained_models, wrap_plan
+from autodist.models import moved_too_late, placed_when_wrapped, trained_models, wrap_plan
 from autodist.origins import roots
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, TrainingScript, Weighed
 from autodist.solve.gathering import PASSES
 from autodist.solve.losses import Losses
+from autodist.solve.steps import steps_of
 from autodist.source import Source, shortened
 from autodist.spread import CROSS
 from autodist.tensors import mixing
@@ -71,7 +72,7 @@ def _read(project: Project, config: Config, facts: catalog.Catalog) -> TrainingS
 def _analyzed(project: Project, config: Config, facts: catalog.Catalog, again: Runs) -> TrainingScript:
     """The semantic model of a project that can be followed to its end."""
     first = again(Plan())
-    known = Plan(modules=frozenset(first.promoted), inputs=leaves.derived_by(first))
+    known = Plan(modules=frozenset(first.promoted), inputs=_derived(first))
     if known.modules or known.inputs:
         first = again(known)
     if not is_distributed(first) and (held := read_ahead(first)):
@@ -85,6 +86,13 @@ def _analyzed(project: Project, config: Config, facts: catalog.Catalog, again: R
         if more.keys() > avoided.keys():
             return _without(more, project, config, facts, again, first, known)
     return script
+
+
+def _derived(run: Interpreter) -> frozenset[int]:
+    """The calls that make tensors by which losses are derived, and which are data like any other."""
+    if not any("requires_grad" in source.text for source in run.project.sources):
+        return frozenset()
+    return frozenset(id(each.node) for each in steps_of(run.runs.program).derived)
 
 
 def _without(

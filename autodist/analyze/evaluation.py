@@ -9,7 +9,7 @@ from dataclasses import replace
 from autodist import parting
 from autodist.config import Config, Evaluation, Strategy
 from autodist.interpreter import Event, Interpreter
-from autodist.models import normalises, parts, unwrapped
+from autodist.models import parts, unwrapped
 from autodist.program import Program
 from autodist.rule import Severity
 from autodist.script import Concern, SharedEvaluation, Site, TrainingScript
@@ -225,7 +225,7 @@ def _is_plain(module: Object, run: Interpreter) -> bool:
     norms = any(
         "Norm" in each.name and "LayerNorm" not in each.name and "GroupNorm" not in each.name for each in inside
     )
-    return known and not dropping and not norms and not normalises(module, run)
+    return known and not dropping and not norms and not run.normalises(module)
 
 
 def _is_alone(node: ast.AST, source: Source, alone: set[ast.AST], run: Interpreter, depth: int = 6) -> bool:

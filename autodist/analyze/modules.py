@@ -9,9 +9,7 @@ from autodist import regions
 from autodist.analyze.launched import is_distributed
 from autodist.interpreter import Event, Interpreter
 from autodist.models import (
-    holds_batch_norm,
     holds_only_parameters,
-    is_of_gradients_alone,
     keys,
     members,
     optimized_by,
@@ -22,6 +20,7 @@ from autodist.models import (
 )
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
+from autodist.solve.learned import learned
 from autodist.source import Source, argument, last_name, shortened
 from autodist.spread import COLUMNS, COUNT
 from autodist.tensors import torch_layers
@@ -238,7 +237,7 @@ def differentiated_norms(run: Interpreter, models: list[Model]) -> Iterator[Conc
         )
         for model in models:
             passed = model.batch_norm and not model.wrapped and model.object.key in through - before
-            if passed and any(holds_batch_norm(each, run) for each in (model.object, *model.alternatives)):
+            if passed and any(run.normalises(each) for each in (model.object, *model.alternatives)):
                 message = (
                     "trains on a gradient that passes through batch normalisation, and nn.SyncBatchNorm has no second "
                     "derivative: normalise in this model by nn.InstanceNorm or nn.GroupNorm"
@@ -253,7 +252,7 @@ def penalties_alone(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     awaited = keys(part for each in models if not each.bypassed for part in parts(each.object))
     for event in run.of("backward"):
         held = {each.key for each in event.value.models if isinstance(each, Object)}
-        if (not held or held & awaited) and is_of_gradients_alone(event, run):
+        if (not held or held & awaited) and learned(run.runs.program).learns_from_derivatives(event.node):
             message = (
                 "trains on a gradient penalty alone, on which a last bias has no say, so that "
                 "DistributedDataParallel waits for its gradient: add the penalty to the other loss of the step, or "

@@ -11,11 +11,11 @@ from weakref import WeakKeyDictionary
 from autodist.interpreter import GROWS, Event, Interpreter, once_a_run
 from autodist.models import Key, Keys, at, keys, optimized_by, parts, unwrapped, whose_parameters
 from autodist.models.history import history_of
-from autodist.models.inplace import changes_input
 from autodist.models.trained import asks_for_wrapper
 from autodist.models.wrapping import in_list, is_instead
 from autodist.regions import within
 from autodist.script import Model, Site, Wrapping
+from autodist.solve.passes import passes
 from autodist.source import Source, operands
 from autodist.spread import RANK
 from autodist.values import NOTHING, External, Function, Items, Object, Parameters, Table, Thing, Value, Wrapped
@@ -773,7 +773,7 @@ def _is_own(event: Event, module: Object) -> bool:
 
 def _is_called(module: Object, run: Interpreter) -> bool:
     """Whether a block runs as a whole, by its forward alone, and leaves what it is given as it is."""
-    if changes_input(module, run) or _is_bypassed(module, run):
+    if passes(run.runs.program).change_input(module.node) or _is_bypassed(module, run):
         return False
     if module.cls is None:
         return module.name not in UNCALLED

@@ -33,12 +33,11 @@ from autodist.models import (
     parts,
     unwrapped,
 )
-from autodist.models.scalars import is_scalar_parameter
 from autodist.models.sparse import sparse_layers
 from autodist.models.trained import asks_for_wrapper
-from autodist.models.unused import branches
 from autodist.rule import Severity
 from autodist.script import Concern, Model
+from autodist.solve.learned import learned
 from autodist.source import Source
 from autodist.spread import RANK
 from autodist.values import NOTHING, Class, Items, Object, Parameters, Table, Thing, Value, of
@@ -124,7 +123,7 @@ def _scalars(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     for model in models:
         for part in () if model.sharded or model.wrapped else parts(model.object):
             for parameter in (t for value in part.attributes.values() for t in value.objects("parameter")):
-                if is_scalar_parameter(parameter, run):
+                if run.axes(parameter.node) == 0:
                     chosen = part is not model.object and (_is_chosen(part, run) or _is_chosen(parameter, run))
                     severity = Severity.WARNING if chosen else Severity.REFUSAL
                     message = f"where a setting asks for it, {SCALAR}" if chosen else SCALAR
@@ -301,11 +300,11 @@ def _listed(items: Items, depth: int = 3) -> Iterator[Object]:
 
 def _branches(run: Interpreter, models: list[Model]) -> Iterator[tuple[Source, ast.AST, str]]:
     """Layers that ranks may run or leave out differently: they would gather different parameters."""
-    for module in (part for model in models if not model.wrapped for part in parts(model.object)):
-        for branch in branches(module, run):
+    for module in (model.object for model in models if not model.wrapped):
+        for branch in learned(run.runs.program).deciding(module.node):
             read = [n for n in ast.walk(branch.test) if isinstance(n, ast.expr)]
             kinds = {n.value for n in read if isinstance(n, ast.Attribute) and n.attr in KINDS}
-            if any(run.values.get(n, NOTHING).spread.is_local for n in read if n not in kinds):
+            if not all(run.is_alike(n) or run.counts_samples(n) for n in read if n not in kinds):
                 message = (
                     "decides by this rank's samples which layers run: the ranks would wait for each other for ever"
                 )

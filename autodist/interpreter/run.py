@@ -26,6 +26,7 @@ from autodist.project import Project
 from autodist.solve.draws import Draws as DrawsOfProgram
 from autodist.solve.generators import Generators
 from autodist.solve.layouts import Layout, layouts
+from autodist.solve.normalising import normalising
 from autodist.solve.sources import sources
 from autodist.spread import Spread
 from autodist.trace import trace
@@ -109,6 +110,10 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
             return self._value(node).spread is Spread.COUNT
         counts = (each.weight for each in self.lies(node) if isinstance(each, Partial) and each.reduce == "sum")
         return any(map(is_even_number, counts))
+
+    def normalises(self, module: Object) -> bool:
+        """Whether a module normalises over batches, or may."""
+        return normalising(self.runs.program, self.catalog).are(module.node)
 
     def _value(self, node: ast.AST) -> Value:
         return self.values.get(node, NOTHING) if isinstance(node, ast.expr) else NOTHING

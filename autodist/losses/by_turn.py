@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from autodist.interpreter import Event, Interpreter, Loop, Plan
 from autodist.losses import rounds
-from autodist.models import holds_batch_norm, parts
-from autodist.models.unused import runs_by_chance
+from autodist.models import parts
 from autodist.script import Model, Reduction, Site
+from autodist.solve.learned import learned
 from autodist.source import shortened
 from autodist.spread import MEAN, SUM
 from autodist.values import NOTHING, Draw, Evened, External, Function, Object
@@ -110,7 +110,7 @@ def _runs_apart(model: Object, run: Interpreter) -> bool:
     """Whether it depends on a sample which parts of a model run, by tests or by what a sample holds."""
     inside = parts(model)
     methods = {each.node for part in inside if part.cls is not None for each in _methods(part)}
-    return runs_by_chance(model, run) or any(rounds.goes_by_sample(each) for each in methods)
+    return learned(run.runs.program).varies(model.node) or any(rounds.goes_by_sample(each) for each in methods)
 
 
 def _methods(part: Object) -> Iterator[Function]:
@@ -170,7 +170,7 @@ def _objections(loop: Loop, run: Interpreter) -> Iterator[tuple[Site, str]]:
     yield from _of_random_numbers(inside, loop, run)
     modules = {t: event for event in inside if event.kind == "forward" for t in event.value.objects("module")}
     for module, event in modules.items():
-        if holds_batch_norm(module, run):
+        if run.normalises(module):
             yield Site(event.source, event.node), "BatchNorm keeps averages of one sample after the other"
 
 

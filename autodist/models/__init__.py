@@ -1,12 +1,10 @@
 """The modules of a script: which of them train, and where each becomes a distributed one.
 
-`trained.py` finds them and `wrapping.py` the place; `moves.py` knows when they come to their device,
-`placing.py` brings those that do so late. `parts.py` knows
-what modules consist of, `history.py` what the script does to them, and `passes.py` patterns of forward passes that a
-wrapper does not follow. What else stands in the way is asked of their forward passes: parts that some steps leave out
-(`unused.py`, which asks `solve/learned.py`),
-tensors that are changed in place (`inplace.py`) and those of no axes (`scalars.py`), and of what they
-consist of, whether their gradients are sparse (`sparse.py`).
+`trained.py` finds them, `wrapping.py` the place; `moves.py` knows when they come to their device, `placing.py` brings
+those that do so late. `parts.py` knows what modules consist of, `history.py` what the script does to them, and
+`passes.py` patterns of forward passes that a wrapper does not follow. What is asked of the passes themselves (which
+parameters a loss surely reads, what decides over that, what is changed in place), the program graph tells:
+`solve/learned.py` and `solve/passes.py`.
 """
 
 from __future__ import annotations
@@ -15,12 +13,10 @@ from autodist.models.moves import Shuttles, moved_too_late, shuttles
 from autodist.models.parts import (
     Key,
     Keys,
-    holds_batch_norm,
     holds_only_parameters,
     keys,
     loose_parameters,
     members,
-    normalises,
     optimized_by,
     optimized_modules,
     owned_parameters,
@@ -28,7 +24,6 @@ from autodist.models.parts import (
     unwrapped,
     whose_parameters,
 )
-from autodist.models.passes import is_of_gradients_alone
 from autodist.models.placing import placed_when_wrapped
 from autodist.models.trained import UNSEEN, trained_models, unseen_beside, unseen_model
 from autodist.models.wrapping import at, is_main_guard, settled_at, wrap_plan
@@ -39,15 +34,12 @@ __all__ = [
     "Keys",
     "Shuttles",
     "at",
-    "holds_batch_norm",
     "holds_only_parameters",
     "is_main_guard",
-    "is_of_gradients_alone",
     "keys",
     "loose_parameters",
     "members",
     "moved_too_late",
-    "normalises",
     "optimized_by",
     "optimized_modules",
     "owned_parameters",

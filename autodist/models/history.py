@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from autodist.interpreter import GROWS, Event, Interpreter
+from autodist.interpreter import Event, Interpreter
 from autodist.models.parts import parts, unwrapped
-from autodist.source import Source, last_name
+from autodist.solve.steps import steps_of
 from autodist.values import (
     Object,
     Thing,
 )
-
-PUTTING_TOGETHER = frozenset(
-    "cat concat stack view reshape flatten ravel clone detach contiguous float to parameters _flatten_dense_tensors "
-    "parameters_to_vector".split()
-)
-"""What keeps the numbers of gradients that it is given."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +62,16 @@ def history_of(run: Interpreter) -> History:
         elif event.kind == "grow" and not event.inside_forward and not _is_building(event):
             _note(grows, unwrapped(event.value), event)
     return History(
-        forwards, quiet, backwards, places, lists, held, freezes, grows, run.of("wrap"), _averages_by_hand(run)
+        forwards,
+        quiet,
+        backwards,
+        places,
+        lists,
+        held,
+        freezes,
+        grows,
+        run.of("wrap"),
+        bool(run.of("collective")) and steps_of(run.runs.program).averages,
     )
 
 
@@ -94,34 +96,6 @@ def place_of(thing: Thing) -> tuple[int, int, str]:
     """Where a thing is made; one call of a factory makes several."""
     node = getattr(thing, "node", None)
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0), str(getattr(thing, "name", ""))
-
-
-def _averages_by_hand(run: Interpreter) -> bool:
-    """Whether the script itself reduces gradients over the ranks."""
-    return any(
-        isinstance(e.node, ast.Call) and e.node.args and _is_of_gradients(e.node.args[0], e.source)
-        for e in run.of("collective")
-    )
-
-
-def _is_of_gradients(node: ast.expr, source: Source, depth: int = 4) -> bool:
-    """`p.grad`, and a tensor that was put together of all of them: `torch.cat(grads)` after
-    `grads.append(p.grad.view(-1))`."""
-    parts = list(ast.walk(node))
-    if any(isinstance(each, ast.Call) and last_name(each.func) not in PUTTING_TOGETHER for each in parts):
-        return False  # `p.grad.norm()`
-    if any(isinstance(each, ast.Attribute) and each.attr == "grad" for each in parts):
-        return True
-    names = {each.id for each in parts if isinstance(each, ast.Name)} if depth else set()
-    for each in ast.walk(source.home(node)) if names else ():
-        made: ast.expr | None = None
-        if isinstance(each, ast.Assign) and any(getattr(target, "id", "") in names for target in each.targets):
-            made = each.value
-        elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in GROWS:
-            made = each.args[0] if each.args and getattr(each.func.value, "id", "") in names else None
-        if made is not None and made is not node and _is_of_gradients(made, source, depth - 1):
-            return True
-    return False
 
 
 def freezes(module: Object, history: History) -> list[Event]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 
 from autodist.interpreter import Event, Interpreter
-from autodist.models import unused
 from autodist.models.history import History, freezes, grows, happens_during_training
 from autodist.models.parts import unwrapped
 from autodist.regions import exclusive
+from autodist.solve.learned import learned
 from autodist.values import NOTHING, Object
 
 
@@ -65,7 +65,7 @@ def parts_by_turns(module: Object, run: Interpreter, history: History) -> str | 
         again = any(loop.node not in loops for each in before for loop in each.loops)
         pairs = ((one, other) for at, one in enumerate(before) for other in before[:at] if one.node is not other.node)
         if again or any(not exclusive(one.source, one.node, other.node) for one, other in pairs):
-            if unused.runs_by_chance(module, run):
+            if learned(run.runs.program).varies(module.node):
                 return "it runs other parts in each of several forward passes before one backward pass"
         before = []
     return None
@@ -89,28 +89,9 @@ def learns_by_gradients_alone(module: Object, run: Interpreter, history: History
     """Whether a step's only loss is one of gradients with regard to samples: the wrapper would wait for the gradient of
     a last bias, which has no say in it, though the forward pass has used it. It also finds no such bias unused."""
     backwards = history.backwards.get(module, [])
-    if any(is_of_gradients_alone(event, run) for event in backwards):
+    if any(learned(run.runs.program).learns_from_derivatives(event.node) for event in backwards):
         return "it learns from its derivatives alone, in which a last bias has no say, whose gradient it would wait for"
     return None
-
-
-def is_of_gradients_alone(event: Event, run: Interpreter) -> bool:
-    """Whether what goes backward was computed from gradients of a model, and from nothing else that one gave."""
-    grads = {each.node for each in run.of("autograd_grad") if each.detail.const is True}
-    if not grads:
-        return False
-    passes = {each.node for each in run.of("forward")}
-    loss = event.node.func.value if isinstance(event.node, ast.Call) else None  # type: ignore[attr-defined]
-    reached: set[ast.AST] = set()
-    pending: list[ast.AST] = [loss] if loss is not None else []
-    while pending:  # past the gradients, not into what they are taken of
-        node = pending.pop()
-        if node not in reached:
-            reached.add(node)
-            pending += ast.iter_child_nodes(node) if node not in grads else ()
-            value = run.values.get(node, NOTHING) if isinstance(node, ast.expr) else NOTHING
-            pending += [made for _, made in value.made] if node not in grads else []
-    return bool(reached & grads) and passes.isdisjoint(reached)
 
 
 def changes(module: Object, history: History) -> str | None:

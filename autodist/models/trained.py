@@ -9,16 +9,14 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from autodist.interpreter import GROWS, Event, Interpreter
-from autodist.models import unused
-from autodist.models.frozen import may_be_frozen
 from autodist.models.history import History, grows, history_of, learning, place_of
 from autodist.models.moves import TO_DEVICE, TO_TYPE, moved_before_use
 from autodist.models.outputs import gives_objects, gives_parameters
-from autodist.models.parts import normalises, optimized_modules, parts, parts_of, unwrapped
+from autodist.models.parts import optimized_modules, parts, parts_of, unwrapped
 from autodist.models.passes import changes, learns_by_gradients_alone, parts_by_turns, pattern_of
-from autodist.models.reading import bound_to
 from autodist.models.wrapping import after_conditions, in_holder, is_forgotten, is_main_guard, wrapping_of
 from autodist.script import Model, Site, Wrapping
+from autodist.solve.learned import learned
 from autodist.source import Source, all_of, last_name, shortened, spelled, told_once, walk
 from autodist.values import (
     NOTHING,
@@ -157,13 +155,24 @@ def _is_made_elsewhere(model: ast.expr, source: Source, run: Interpreter) -> boo
     if not isinstance(model, ast.Name):
         return False
     made = False
-    for value in bound_to(model.id, source.home(model)):
+    for value in _bound_to(model.id, source.home(model)):
         if isinstance(value, ast.Subscript) and run.values.get(value, NOTHING) == NOTHING:
             continue
         if not any(isinstance(thing, Object) for thing in unwrapped(run.values.get(value, NOTHING))):
             return False
         made = True
     return made
+
+
+def _bound_to(name: str, home: ast.AST) -> Iterator[ast.expr]:
+    """What a function assigns to a name, by itself or in a row of names."""
+    for each in (node for node in walk(home) if isinstance(node, (ast.Assign, ast.AugAssign))):
+        for target in each.targets if isinstance(each, ast.Assign) else [each.target]:
+            if isinstance(target, ast.Name) and target.id == name:
+                yield each.value
+            elif isinstance(target, ast.Tuple) and isinstance(each.value, ast.Tuple):
+                pairs = zip(target.elts, each.value.elts, strict=False)
+                yield from (value for one, value in pairs if isinstance(one, ast.Name) and one.id == name)
 
 
 def _put_into(name: ast.expr, near: ast.AST, source: Source) -> Iterator[ast.expr]:
@@ -306,7 +315,7 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
     if bypass is None and not wrapped:
         bypass = pattern_of(module, history) or changes(module, history) or parts_by_turns(module, run, history)
         bypass = bypass or learns_by_gradients_alone(module, run, history)
-    sometimes_unused = unused.is_sometimes(members, run)
+    sometimes_unused = learned(run.runs.program).leaves(module.node)
     passes = learning(module, history)
     if bypass is None and sometimes_unused and any(_learns_alone(part, history) for part in members if part != module):
         bypass = "a part of it is called on its own, which it would take for one that is not used"
@@ -331,12 +340,13 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
     early = wrapping is not None and wrapping.early if not parallel else _grows_wrapped(module, wraps, history)
     if bypass is None and early:
         bypass = "it is given further layers between the place where it is made and its first step"
+    may_be_frozen = learned(run.runs.program).may_be_frozen(module.node)
     return Model(
         module,
         wrapping,
         wrapped,
         None if wrapped else bypass,
-        normalises(module, run),
+        run.normalises(module),
         sometimes_unused,
         parallel,
         dropped,
@@ -345,7 +355,7 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
         tuple(site for site in foreign if _in_place((site,)) is not None),
         sharded=shards,
         moved_later=tuple(_moved_later(module, wraps, run)),
-        may_be_frozen=bypass is None and wrapping is not None and not wrapping.each and may_be_frozen(module, run),
+        may_be_frozen=bypass is None and wrapping is not None and not wrapping.each and may_be_frozen,
     )
 
 

@@ -203,6 +203,7 @@ def call(operation: Operation, known: operations.Operation) -> Call:
         untold=axis is None and _is_untold(operation, known, settings),
         keepdim=any(settings[each].constant is True for each in ("keepdim", "keepdims") if each in settings),
         sizes=tuple(map(_size, sizes_of(operation, known))) if known.cls in SIZED else (),
+        without_axes=known.cls in SIZED and any(parts(each) == [] for each in operation.operands),
         equation=_equation(operation),
         reduction=reduction if isinstance(reduction, str) else "mean",
         training=False,  # statistics of batches are those of all ranks

@@ -44,6 +44,8 @@ class Call:
     """Whether it is given an axis, and it is not known which."""
     keepdim: bool = False
     sizes: tuple[int | None, ...] = ()
+    without_axes: bool = False
+    """Whether it is told that there are no sizes: `torch.ones([])`."""
     equation: str = ""
     reduction: str = "mean"
     training: bool = True

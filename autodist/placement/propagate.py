@@ -463,7 +463,7 @@ class _Propagation(Opaque):
             rows = None  # whatever `x.view(-1, 8)` lays behind each other, it is not the samples
         operands, sizes, unknown = self._operands_of(operation, known, call, given, rows)
         if not operands:
-            return (None, None) if unknown else (Replicate(), None)
+            return (None, None) if unknown else (Replicate(), () if call.without_axes else None)
         each = arguments.listed(operation, known) and not self._is_one_for_each(operation.inputs[0])
         if each and not self._has_each(operation.inputs[0]):
             counts = known.kind == "sum" and not any(held(operation.inputs[0]))  # `sum(1 for label in labels if label)`

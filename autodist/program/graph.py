@@ -64,6 +64,8 @@ class Region:
     """Whether it says that no gradients are kept: `with torch.no_grad():`."""
     function: ast.AST | None = None
     """The function whose body it is."""
+    inputs: tuple[Value, ...] = ()
+    """What the function is given, the object first whose method it is."""
     others: set[Region] = field(default_factory=set)
     """From where else a function is called with the same arguments, where it is not run again."""
 

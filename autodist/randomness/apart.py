@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from autodist import regions
 from autodist.interpreter import Event, Interpreter, Loop
-from autodist.models import Keys, keys, optimized_by, optimized_modules, parts, unused, unwrapped
+from autodist.models import Keys, keys, optimized_by, optimized_modules, parts, unwrapped
 from autodist.origins import roots
 from autodist.randomness.drawing import (
     DRAWS,
@@ -27,6 +27,7 @@ from autodist.randomness.orders import drawn_beside_torch, picks_of_all
 from autodist.randomness.own_noise import adds_noise, augmenting, augmenting_workers
 from autodist.script import Apart, Loader, Model
 from autodist.solve.draws import Draw
+from autodist.solve.learned import learned
 from autodist.values import (
     NOTHING,
     Items,
@@ -96,12 +97,9 @@ def sees_all(run: Interpreter) -> bool:
 def _runs_by_chance(module: Object, run: Interpreter) -> bool:
     """Whether what a rank draws, or has for samples, says which parts of a module run; not what a step always asks for,
     as by `model(x, return_latents=True)`."""
-    drawn = {event.node for event in draw_events(run)}
-    return any(
-        unused.chooses_parts(part, run)
-        or any(_goes_by_chance(each.test, drawn, run) for each in unused.branches(part, run))
-        for part in parts(module)
-    )
+    found, drawn = learned(run.runs.program), {event.node for event in draw_events(run)}
+    decided = any(_goes_by_chance(each.test, drawn, run) for each in found.deciding(module.node))
+    return decided or found.draws_parts(module.node)
 
 
 def _goes_by_chance(test: ast.expr, drawn: set[ast.AST], run: Interpreter) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 from typing import Any
 
-from autodist.program import Operation, Program, Region, Value, closure, held
+from autodist.program import EMPTY, Operation, Program, Region, Value, closure, held
 from autodist.solve.parameters import (
     ALL,
     EVERY,
@@ -25,7 +25,7 @@ from autodist.solve.parameters import (
 )
 from autodist.solve.sides import Branch, Side, Sides, branching
 from autodist.solve.steps import given, is_constant
-from autodist.trace.things import Mapping, Object, Sequence, Stream
+from autodist.trace.things import Heap, Mapping, Object, Sequence, Stream
 
 DEEPEST = 8
 MOST_ROUNDS = 200
@@ -59,19 +59,76 @@ class Learned(Sides):
             self._surely |= dict.fromkeys(endless, 0)
             self._settle(self._surely, self._of)
 
-    def leaves(self, node: ast.AST, frozen: frozenset[ast.AST] = frozenset()) -> bool:
-        """Whether a step may leave parameters of the modules that are made at ``node`` without a gradient; those of the
-        ones made at ``frozen`` are not asked."""
-        return any(self._reached(each) & whole and whole & ~self._of(each) for whole, each in self._asked(node, frozen))
+    def leaves(self, node: ast.AST) -> bool:
+        """Whether a step may leave parameters of the modules that are made at ``node`` without a gradient; those of
+        modules that are frozen, or were, are not asked."""
+        return any(self._reached(each) & whole and whole & ~self._of(each) for whole, each in self._asked(node))
 
-    def varies(self, node: ast.AST, frozen: frozenset[ast.AST] = frozenset()) -> bool:
+    def varies(self, node: ast.AST) -> bool:
         """Whether some of them have one after one step, and none after another."""
-        return any(self._reached(each) & whole & ~self._of(each) for whole, each in self._asked(node, frozen))
+        return any(self._reached(each) & whole & ~self._of(each) for whole, each in self._asked(node))
 
-    def _asked(self, node: ast.AST, frozen: frozenset[ast.AST]) -> Iterator[tuple[int, Operation]]:
+    def draws_parts(self, node: ast.AST) -> bool:
+        """Whether it is drawn which parts of a module run, or how often: `self.heads[randint(4)]`."""
+        whole = union(map(self.parameters, self._roots.get(node, ())))
+        for op in (each for each in self._program.operations if self._given(each) & whole):
+            rounds = [e for e in self._loops_of(op.region) - self._steps if self._in_pass(e)]
+            taken = [each.func.slice for each in self._calls_around(op) if isinstance(each.func, ast.Subscript)]
+            above = closure((of for each in taken for of in self._program.at(each).operations), given)
+            if rounds and not self._runs_once(frozenset(rounds)) or any(o.name.startswith(DRAWING) for o in above):
+                return True
+        return False
+
+    def may_be_frozen(self, node: ast.AST) -> bool:
+        """Whether a module made at ``node``, of which parameters are frozen, has an optimizer only where a setting asks
+        for one: `Adam(encoder.parameters()) if tune else None`."""
+        roots = self._roots.get(node, {})
+        frozen = self._released_by(op for op in self._releasing if _may_freeze(op))
+        if not any(self.parameters(each) & ~self.parameters(each, frozen) for each in roots):
+            return False
+        whole, made = union(map(self.parameters, roots)), frozenset(each for root in roots for each in root.guards)
+        stepped = {each.operation.owner for each in self._program.of("optimizer.step")}
+        ours = [each for each in stepped if isinstance(each, Object) and self._stepped_by(each) & whole]
+        return bool(ours) and all(_is_optional(each, ours, made) for each in ours)
+
+    def _stepped_by(self, optimizer: Object) -> int:
+        taken = closure((op for v in (*optimizer.inputs, *optimizer.keywords.values()) for op in held(v)), given)
+        return union(map(self._given, taken))
+
+    def learns_from_derivatives(self, node: ast.AST) -> bool:
+        """Whether what goes backward at ``node`` was computed from gradients of a model, and from nothing else that one
+        gave: a last bias has no say in it."""
+        grads = {op for op in self._program.operations if op.name.endswith("autograd.grad") and _keeps_graph(op)}
+        grads = {op for op in grads if not self._any(op.argument("inputs", 1) or EMPTY)}  # with regard to samples
+        losses = [op for op in self.backwards if op.node is node] if grads else []
+        reached = closure(losses, lambda op: () if op in grads else given(op))
+        return bool(reached & grads) and not any(self._given(op) or self._in_pass(op.region) for op in reached - grads)
+
+    def _asked(self, node: ast.AST) -> Iterator[tuple[int, Operation]]:
         for root in self._roots.get(node, ()):
-            whole = self.parameters(root, frozen) & ~self._as_often_as(root)
+            whole = self.parameters(root, self._frozen) & ~self._as_often_as(root)
             yield from ((whole, each) for each in self.backwards)
+
+    @cached_property
+    def _frozen(self) -> frozenset[ast.AST]:
+        """Where modules are made of which parameters are frozen, or released."""
+        return self._released_by(self._releasing)
+
+    @cached_property
+    def _releasing(self) -> list[Operation]:
+        stores = [op for op in self._program.operations if op.name == "setattr"]
+        stores = [op for op in stores if op.inputs[1].constant == "requires_grad"]
+        return [*stores, *(op for op in self._program.operations if op.name.endswith(".requires_grad_"))]
+
+    def _released_by(self, ops: Iterable[Operation]) -> frozenset[ast.AST]:
+        found, pending = set[Any](), [op.owner for op in closure(ops, _parameters_taken)]
+        while pending:  # with all layers in them, copies of which are made at the same places
+            each = pending.pop()
+            if each not in found and isinstance(each, Heap):
+                found.add(each)
+                values = [*each.contents(), *(each.inputs if isinstance(each, Object) else ())]
+                pending += [thing for value in values for thing in value.things]
+        return frozenset(each.node for each in found if isinstance(each, Object) and each.roles & LAYERS)
 
     # dataflow
 
@@ -280,6 +337,35 @@ class Learned(Sides):
             if len(called) > 1 and any(called <= set(_elements(e.subject)) for e in self._loops_of(op.region)):
                 return node, part
         return None
+
+
+def _parameters_taken(op: Operation) -> frozenset[Operation]:
+    """What a parameter is taken of, from where it is frozen up to the module: `for p in net.parameters()`"""
+    return given(op) if op.owner is None else frozenset()
+
+
+def _may_freeze(op: Operation) -> bool:
+    """Whether `requires_grad` is set to something else than True, as a setting may be."""
+    told: list[ast.expr | None]
+    if isinstance(op.node, ast.Call):
+        told = [*op.node.args[-1:], *(each.value for each in op.node.keywords)]
+    else:
+        told = [getattr(op.source.statement(op.node), "value", None)]
+    return any(not isinstance(each, ast.Constant) or each.value is not True for each in told)
+
+
+def _keeps_graph(op: Operation) -> bool:
+    return op.keywords.get("create_graph", EMPTY).constant is True
+
+
+def _is_optional(optimizer: Object, others: Iterable[Object], made: frozenset[Region]) -> bool:
+    """Whether one side of a branch makes an optimizer, and the other one none, of a model made outside of it."""
+    for side in branching(optimizer.guards) - made:
+        branch, home = side.source.parents.get(side.node), side.source.function(side.node)
+        beside = {g for each in others for g in branching(each.guards) if g.source.parents.get(g.node) is branch}
+        if optimizer.source is side.source and home is side.source.function(optimizer.node) and beside == {side}:
+            return True
+    return False
 
 
 def _reads_all(op: Operation) -> bool:

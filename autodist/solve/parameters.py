@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from autodist.program import Operation, Program, Region, Value
+from autodist.program import EMPTY, Operation, Program, Region, Value
 from autodist.trace.objects import WRAPPING
 from autodist.trace.things import Mapping, Object, Sequence, Stream
 
@@ -21,8 +22,14 @@ BIASED = ("Linear", "Conv1d", "Conv2d", "Conv3d")
 COPYING = ("TransformerEncoder", "TransformerDecoder")
 """What copies a module that it is given."""
 LAYERS = frozenset(["module", "batch_norm"])
+POOLING = frozenset(f"{name}Model" for name in "Auto Bert Roberta XLMRoberta Albert Camembert Ernie ViT Beit".split())
+"""Encoders of transformers that end in a layer which one of their outputs comes from alone."""
+AS_ROW = ("values", "items", "to_tuple")
+"""Methods of outputs that give all of them."""
 ALL, LAST = "all", "last"
 """Of several layers that one place makes: that each of them is run, and the last of them is."""
+BESIDE = "beside"
+"""The parameters that one of several outputs of a model comes from alone."""
 EVERY = -1
 """All parameters, as bits."""
 
@@ -82,6 +89,7 @@ class Parameters:
         if names[0] in BIASED:
             bias = layer.argument("bias", 2 if names[0] == "Linear" else 7)
             found |= self._set_later(layer, "bias") if bias is None or bias.constant is not False else 0
+        found |= self._bit((layer, BESIDE)) if has_output_beside(layer) else 0
         return found | self._each_of(layer)
 
     def _set_later(self, layer: Object, name: str) -> int:
@@ -109,6 +117,8 @@ class Parameters:
         if is_parameter(op):
             return self._bit(op)
         layer, short = op.owner, op.name.rpartition(".")[2]
+        if short in ("getitem", "pooler_output", *AS_ROW) and op.inputs:
+            return self._of_output(op, short)
         if not isinstance(layer, Object) or not layer.roles & LAYERS or op.name.endswith(".__init__"):
             return 0
         if short.endswith("parameters"):
@@ -118,7 +128,18 @@ class Parameters:
             own &= ~self._bit((layer, "bias" if short == "weight" else "weight"))
         if self._is_several(layer) and not self._all_run(op, layer):
             own &= ~self._each_of(layer)
-        return own
+        return own & ~self._bit((layer, BESIDE)) if has_output_beside(layer) else own
+
+    def _of_output(self, op: Operation, short: str) -> int:
+        """The parameters that one of several outputs of a library's model comes from alone, where that is read."""
+        keys = {short} if short != "getitem" else {op.inputs[1].constant} if len(op.inputs) > 1 else set()
+        found = 0
+        for each in op.inputs[0].operations:
+            if short == "getitem" and each.name.endswith(AS_ROW) and each.inputs:
+                found |= union(self._of_output(replace(op, inputs=(v, *op.inputs[1:])), short) for v in each.inputs[:1])
+            elif isinstance(each.owner, Object) and keys & has_output_beside(each.owner):
+                found |= self._bit((each.owner, BESIDE))
+        return found
 
     def _all_run(self, op: Operation, layer: Object) -> bool:
         """Whether all layers are run that are made at one place: in a loop, or by a container."""
@@ -160,6 +181,20 @@ class Parameters:
 def is_parameter(op: Operation) -> bool:
     frozen = op.argument("requires_grad", 1)
     return op.name.endswith("nn.Parameter") and (frozen is None or frozen.constant is not False)
+
+
+def has_output_beside(layer: Object) -> frozenset[object]:
+    """How an output of a library's model is read that has parameters of its own: what an encoder pools of all words, or
+    what a segmentation model computes on the way, `fcn_resnet50(aux_loss=True)`."""
+    library, _, name = layer.name.partition(".")
+    if library == "transformers" and layer.cls is None and name.partition(".")[0] in POOLING:
+        pools = layer.keywords.get("add_pooling_layer", EMPTY).constant is not False
+        return frozenset([1, "pooler_output"]) if pools else frozenset()
+    if layer.name.startswith("torchvision.models.segmentation.") and not name.endswith("lraspp_mobilenet_v3_large"):
+        asked, weights = layer.argument("aux_loss", 3), [layer.argument(name) for name in ("weights", "pretrained")]
+        told = [asked] if asked is not None else [each for each in weights if each is not None]
+        return frozenset(["aux", *AS_ROW]) if any(each.constant not in (None, False) for each in told) else frozenset()
+    return frozenset()
 
 
 def looping(guards: Iterable[Region]) -> frozenset[Region]:

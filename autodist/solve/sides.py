@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -93,6 +93,18 @@ class Sides(Parameters):
             self._sides[side] = found
         return found
 
+    def deciding(self, node: ast.AST) -> Iterator[ast.If | ast.IfExp]:
+        """The conditions in forward passes by which other parameters are read of the modules made at ``node``."""
+        whole = union(map(self.parameters, self._roots.get(node, ())))
+        read: dict[ast.If | ast.IfExp, list[int]] = {}
+        for op in self._program.operations if whole else ():
+            for side in self._branches_at(op) if self._given(op) & whole else ():
+                branch = side.node if isinstance(side, Rest) else side.source.parents.get(side.node)
+                if isinstance(branch, (ast.If, ast.IfExp)) and self._in_pass(_around(op, side)):
+                    body = branch.body[0] if isinstance(branch, ast.If) else branch.body
+                    read.setdefault(branch, [0, 0])[side.node is body] |= self._given(op) & whole
+        yield from (branch for branch, (beside, inside) in read.items() if beside != inside)
+
     @cached_property
     def _called(self) -> dict[Object, list[frozenset[Side]]]:
         """The models that steps call, and in which branches they do so."""
@@ -130,6 +142,14 @@ class Sides(Parameters):
                 if key is not None:
                     found[key] = found.get(key, 0) | self.parameters(each)
         return found
+
+
+def _around(op: Operation, side: Side) -> Region | None:
+    """The region that a branch of an operation is in."""
+    if isinstance(side, Region):
+        return side
+    home = side.source.function(side.node)
+    return next((each for each in op.region.around() if each.function is home), None)
 
 
 def _asked(side: Side) -> tuple[ast.expr, bool] | None:

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from autodist import operations
 from autodist.program import Operation, Program, Region, Value, closure, held
 from autodist.source import is_generator
-from autodist.trace.things import Stream
+from autodist.trace.things import Object, Stream
 
 MODULE = "torch.nn.Module"
 CONSTANT = frozenset("detach detach_ data item tolist numpy argmax argmin argsort long int bool size shape len".split())
@@ -24,6 +24,11 @@ LEARNED = ("Parameter", ".weight", ".bias")
 """Ends of the names of operations that give what is trained."""
 LOADED = ("loader", "sample", "iterate", "range")
 """Beginnings of the names of operations that give something else in each step."""
+TOGETHER = frozenset(
+    "cat concat stack view reshape flatten ravel clone detach contiguous float to data getitem iterate "
+    "_flatten_dense_tensors parameters_to_vector".split()
+)
+"""The last parts of the names of operations that keep the numbers of the gradients that they are given."""
 GRADIENTS = (".grad", "autograd.grad", ".backward")
 """Ends of the names of operations that give gradients."""
 
@@ -194,6 +199,28 @@ class Steps:
             if reads or "optimizer" in getattr(each.owner, "roles", ()):
                 found |= given(each)
         return frozenset(found)
+
+    @cached_property
+    def derived(self) -> list[Operation]:
+        """Tensors that are made with `requires_grad=True` and that nothing trains: a loss is derived by them, as by the
+        points of a physics-informed network, `torch.autograd.grad(u, x)`."""
+        made = [e for e in self.program.operations if "requires_grad" in e.keywords and not e.name.endswith(LEARNED)]
+        things = {each for value in self.program.values.values() for each in value.things} if made else ()
+        objects = [each for each in things if isinstance(each, Object) and not each.roles & {"dataset", "loader"}]
+        values = [value for each in objects for value in (*each.inputs, *each.keywords.values())]
+        values += [value for each in objects if "module" in each.roles for value in each.contents()]
+        kept = {op for value in values for op in held(value)} | self._trained
+        for each in self.program.operations if made else ():
+            if changes_in_place(each) or each.name.endswith(("setitem", "torch.Tensor.data", "Parameter")):
+                kept |= {op for value in each.inputs[:1] for op in value.operations}
+        return [each for each in made if each not in kept]
+
+    @cached_property
+    def averages(self) -> bool:
+        """Whether the script itself reduces gradients over the ranks, `all_reduce(p.grad)`, or all put together."""
+        reduced = all_held(each for effect in self.program.of("collective") for each in effect.operation.inputs[:1])
+        kept = closure(reduced, lambda each: given(each) if each.name.rpartition(".")[2] in TOGETHER else ())
+        return any(each.name == "torch.Tensor.grad" for each in kept)
 
     def _is_built(self, operation: Operation) -> bool:
         return any(MODULE in getattr(each, "libraries", ()) for each in self._called(operation))

@@ -267,7 +267,7 @@ class Calls(Attributes):
         quiet = thing(External("torch.no_grad")) if function.role == "no_grad" else EMPTY
         try:
             with self.within("with" if quiet else "call", node, frame, quiet) as region:
-                context.region, region.function = region, function.node
+                context.region, region.function, region.inputs = region, function.node, context.arguments
                 self.program.entered[region] = inner.source
                 result = self._body(function.node, inner, ending)
         finally:

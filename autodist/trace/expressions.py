@@ -178,12 +178,21 @@ class Expressions(Containers):
                 return constant(same if isinstance(op, ast.Is) else not same)
         elif (known := folding.folded(op, left, right)) is not UNKNOWN:
             return constant(known)
+        elif isinstance(op, (ast.Eq, ast.NotEq)) and None not in (
+            lists := [self._constants_in(left), self._constants_in(right)]
+        ):
+            return constant((lists[0] == lists[1]) is isinstance(op, ast.Eq))
         if isinstance(op, (ast.In, ast.NotIn)) and left.is_constant:
             inside = self._contains(right, left.constant)
             if inside is not None:
                 return constant(inside is isinstance(op, ast.In))
         own = self._overloaded(folding.METHODS.get(type(op), ""), left, right, node, frame)
         return own or self.record("operator." + folding.NAMES[type(op)], node, frame, [left, right])
+
+    def _constants_in(self, value: Value) -> list[object] | None:
+        """The constants of which a list consists, if it is one."""
+        parts = self.parts(value) if all(getattr(each, "kind", "") == "list" for each in value.things) else None
+        return [each.constant for each in parts] if parts is not None and all(e.is_constant for e in parts) else None
 
     def _contains(self, container: Value, wanted: object) -> bool | None:
         """Whether a list or dict of known contents contains a constant."""

@@ -370,6 +370,8 @@ class Objects(Calls):
             return self.sequence(node, self.parts_of(one, deep=False))
         if name in ("children", "modules", "values") or name.startswith("named_") and name not in PARAMETERS:
             inner = joined(self.parts_of(one, name in ("modules", "named_modules")))
+            if not inner and one.cls is None and one.name not in CONTAINERS:  # a library's model
+                inner = self._held(one, name, node, frame)
             if name.startswith("named_"):
                 inner = self._pair(node, self.record(f"{MODULE}.{name}", node, frame, owner=one), inner, "named")
             return self.sequence(node, None, inner)

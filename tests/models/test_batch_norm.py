@@ -443,8 +443,10 @@ for (real,) in DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8, shuff
 def test_a_critic_without_the_norm_that_its_blocks_speak_of(
     tmp_path: Path, test: str, norm: str, refused: bool
 ) -> None:
-    _, said = converted(tmp_path, CRITIC.format(test=test, norm=norm))
+    code, said = converted(tmp_path, CRITIC.format(test=test, norm=norm))
     assert ("no second derivative" in said) == refused
+    assert "convert_sync_batchnorm(generator)" in code or refused
+    assert "convert_sync_batchnorm(critic)" not in code
 
 
 RESCALED = """\

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from programs import bound, told, traced
 
+from autodist.program import closure, held
+
 HEAD = (
     "import torch\nimport torch.nn.functional as F\nfrom torch import nn\nx = torch.randn(8, 4)\nflag = x.sum() > 0\n"
 )
@@ -119,3 +121,21 @@ def test_modules_of_the_project(tmp_path: Path) -> None:
         "import parts\nfrom parts.net import make as other\nresult = parts.make(1) + other(2)\n", tmp_path, modules
     )
     assert told(bound(program, "result")) == {5}
+
+
+def test_lists_of_constants_are_compared() -> None:
+    program = traced("def f(widths):\n    return widths == [1, 2], widths != []\n\na, b = f([1, 2])\nresult = a\na, b")
+    assert bound(program, "a").constant is True and bound(program, "b").constant is True
+
+
+def test_what_a_model_of_a_library_holds_comes_from_it() -> None:
+    program = traced("import torchvision\nnet = torchvision.models.resnet18()\nfor part in net.children():\n    part\n")
+    above = closure(bound(program, "part").operations, lambda op: (o for v in op.operands for o in held(v)))
+    assert any(op.owner in bound(program, "net").things for op in above)
+
+
+def test_a_function_is_given_its_object_first() -> None:
+    text = "class A:\n    def f(self, x):\n        return x + n\n\nn = input()\na = A()\na.f(n)\n"
+    program = traced(text)
+    (region,) = {each for op in program.operations for each in op.region.around() if each.function is not None}
+    assert region.inputs == (bound(program, "a"), bound(program, "n"))
