@@ -166,6 +166,7 @@ TRACE = """
 
 PLACEMENT = """
     propagate
+    kept
     opaque
     in_place
     measures

@@ -80,9 +80,9 @@ class Region:
         withs = [each.subject.things for each in self.around() if each.kind == "with"]
         return any(getattr(each, "name", "") == FUNCTION for things in withs for each in things)
 
-    @property
+    @cached_property
     def loops(self) -> frozenset[Region]:
-        """The loops around it, whichever way leads there."""
+        """The loops around it, whichever way leads there; asked for once the program is whole."""
         found: set[Region] = set()
         pending: list[Region] = [self]
         while pending:
@@ -120,6 +120,11 @@ class Operation:
         """All that it is given."""
         yield from self.inputs
         yield from self.keywords.values()
+
+    @cached_property
+    def given(self) -> frozenset[Operation]:
+        """The operations whose results it is given, or what holds them; asked for once the program is whole."""
+        return frozenset(each for value in self.operands for each in held(value))
 
     def __repr__(self) -> str:
         return f"%{self.number} = {self.name} line {getattr(self.node, 'lineno', '?')}"
@@ -254,6 +259,10 @@ def _strongly_connected(
 
 def held(value: Value) -> Iterator[Operation]:
     """The operations that give a value or what is in it."""
+    return _inside(value) if value.things else iter(value.operations)
+
+
+def _inside(value: Value) -> Iterator[Operation]:
     pending, seen = [value], set()
     while pending:
         each = pending.pop()

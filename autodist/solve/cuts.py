@@ -94,9 +94,9 @@ def solved(
     left: list[Cut] = []
     placements: Placements | None = None
     for _ in range(ROUNDS):
-        placements = as_reported(program, plan, catalog, placements)
+        placements = as_reported(program, plan, catalog)
         if (alike := _going_on_alike(program, plan, placements)) != plan:
-            placements = as_reported(program, alike, catalog, placements)
+            placements = as_reported(program, alike, catalog)
         settled = frozenset(node for each in chosen.values() for node in (each.node, *each.read))
         fresh = [each for each in cuts(program, placements, alone, settled, asked, training) if each.node not in chosen]
         fresh = _without_counts(fresh, placements, program, alike, catalog)
@@ -135,7 +135,7 @@ def _without_counts(
     of_losses = [each for each in counts if each.demand.kind == "loss"]
     if not counts:
         return fresh
-    tried = as_reported(program, made_global(counts, program, plan), catalog, placements)
+    tried = as_reported(program, made_global(counts, program, plan), catalog)
     if len(tried.mixed) > len(placements.mixed):
         lost = PerRank("count", OTHERWISE)
         return [replace(each, placement=lost) if each in counts else each for each in fresh]
@@ -255,10 +255,10 @@ def made_global(gathered: Sequence[Cut], program: Program, plan: Plan, lying: Pl
     return replace(plan, placed=placed, taken=taken)
 
 
-def as_reported(program: Program, plan: Plan, catalog: Catalog, before: Placements | None = None) -> Placements:
+def as_reported(program: Program, plan: Plan, catalog: Catalog) -> Placements:
     """How values lie where they are shown: losses that relate the samples of a batch are seen to apart, and then are
     means like others."""
-    placements = propagate(program, plan, catalog=catalog, before=before)
+    placements = propagate(program, plan, catalog=catalog)
     ends = {each for effect in program.of("backward") for each in held(joined(effect.operation.inputs[:1]))}
     losses = closure(ends, lambda each: _multiplied(each, placements))
     mixed: dict[Operation, Placement] = {
@@ -266,9 +266,8 @@ def as_reported(program: Program, plan: Plan, catalog: Catalog, before: Placemen
     }
     if not mixed:
         return placements
-    found = propagate(program, replace(plan, placed={**plan.placed, **mixed}), catalog=catalog, before=placements)
-    found.mixed = frozenset(mixed)
-    return found
+    found = propagate(program, replace(plan, placed={**plan.placed, **mixed}), catalog=catalog)
+    return replace(found, mixed=frozenset(mixed))
 
 
 def _multiplied(operation: Operation, placements: Placements) -> Iterator[Operation]:

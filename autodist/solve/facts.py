@@ -181,13 +181,19 @@ class Facts:
 
     def is_first(self, value: Value) -> bool:
         """Whether it is computed of the first sample of a batch, `x[0]`, which rank 0 has."""
-        apart = {each for each in value.operations if not self.is_alike(each)}
-        above = closure(apart, lambda each: () if self._takes_first(each) else given(each) - self._alike_of(each))
-        ends = [each for each in above if self._takes_first(each)]
-        return bool(ends) and all(each in ends or isinstance(self.lies(each), PerRank) for each in above)
-
-    def _alike_of(self, operation: Operation) -> set[Operation]:
-        return {each for each in given(operation) if self.is_alike(each)}
+        pending = [each for each in value.operations if not self.is_alike(each)]
+        seen, found = set(pending), False
+        while pending:
+            each = pending.pop()
+            if not isinstance(self.lies(each), PerRank):
+                return False
+            if self._takes_first(each):
+                found = True
+            else:
+                fresh = {op for op in each.given if not self.is_alike(op)} - seen
+                seen |= fresh
+                pending += fresh
+        return found
 
     def _takes_first(self, operation: Operation) -> bool:
         """`x[0]`, `x[0, :3]`"""
