@@ -162,6 +162,14 @@ class Program:
         return [each for each in self.effects if each.kind in kinds]
 
     @cached_property
+    def made_at(self) -> Mapping[ast.AST, Sequence[Operation]]:
+        """The operations that each expression or statement makes, in any context."""
+        found: dict[ast.AST, list[Operation]] = {}
+        for each in self.operations:
+            found.setdefault(each.node, []).append(each)
+        return found
+
+    @cached_property
     def cycles(self) -> list[frozenset[Operation]]:
         """The groups of operations that are given, by way of each other, what they gave in an earlier round."""
         groups = _strongly_connected(self.operations, self.users)

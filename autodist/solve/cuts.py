@@ -20,7 +20,7 @@ from autodist.solve.demands import Demand, demands, is_given_a_model
 from autodist.solve.facts import Facts, is_mean, is_number_of_samples, is_sum, is_weighted
 from autodist.solve.memories import given_to_keep, remembered
 from autodist.solve.search import Cut, Search
-from autodist.solve.written import contents, is_put, parts_of, put_in, read_by
+from autodist.solve.written import contents, is_put, parts_of, put_in, readers
 
 OTHERWISE = "the same expression lies one way in one context and another way in another"
 ROUNDS = 6
@@ -156,14 +156,14 @@ def _going_on_alike(program: Program, plan: Plan, placements: Placements) -> Pla
 def _first(fresh: Sequence[Cut], program: Program) -> list[Cut]:
     """Those that are not computed from others, made global where they are computed or read."""
     made = [program.at(each.node).operations for each in fresh]
-    nodes = [node for each in fresh if each.is_met for node in (each.node, *each.read)]
-    reading = _reading(nodes if len(fresh) > 1 else (), program)
+    nodes = {node for each in fresh if each.is_met for node in (each.node, *each.read)}
+    reading = readers(program)
     below: list[set[Operation]] = []
     for each, here in zip(fresh, made, strict=True):
         everywhere = each.is_met and (isinstance(each.placement, Shard) or _is_returned(each))
         own = {op for op in here if everywhere or each.is_met and op.node is each.node}
         users = {user for op in own for user in program.users[op]}
-        users |= {user for node in (each.node, *each.read) for user in reading.get(node, ())}
+        users |= {user for node in {each.node, *each.read} & nodes for user in reading.get(node, ())}
         below.append(program.depending(users))
 
     def is_given(one: int, other: int) -> bool:
@@ -178,16 +178,6 @@ def _first(fresh: Sequence[Cut], program: Program) -> list[Cut]:
         )
 
     return [each for at, each in enumerate(fresh) if not waits(at)]
-
-
-def _reading(nodes: Sequence[ast.expr], program: Program) -> dict[ast.expr, list[Operation]]:
-    """What is given some expressions."""
-    found: dict[ast.expr, list[Operation]] = {each: [] for each in nodes}
-    for each in program.operations:
-        for part in read_by(each):
-            if part in found:
-                found[part].append(each)
-    return found
 
 
 def _is_returned(cut: Cut) -> bool:
@@ -237,14 +227,14 @@ def made_global(gathered: Sequence[Cut], program: Program, plan: Plan, lying: Pl
     """A plan under which all ranks have some values: where they are computed, or where somebody reads them. Another one
     is that under which these are ``lying`` otherwise."""
     lying = lying or Replicate()
-    nodes = {node for each in gathered for node in (each.node, *each.read)}
+    nodes = dict.fromkeys(node for each in gathered for node in (each.node, *each.read))
     placed, taken = dict(plan.placed), {user: dict(held) for user, held in plan.taken.items()}
-    placed |= {each: lying for each in program.operations if each.node in nodes and each.name != "iterate"}
-    for user in program.operations:
-        for part in read_by(user) if user.node not in nodes else (user.node,):
-            if part in nodes:
-                read = dict.fromkeys(program.at(part).operations, lying)
-                taken.setdefault(user, {}).update(read)
+    reading = readers(program)
+    for node in nodes:
+        made = program.made_at.get(node, ())
+        placed |= {each: lying for each in made if each.name != "iterate"}
+        for user in (*made, *(each for each in reading.get(node, ()) if each.node not in nodes)):
+            taken.setdefault(user, {}).update(dict.fromkeys(program.at(node).operations, lying))
     for user, back in (*_returned(gathered, program), *_kept(gathered, program)):
         taken.setdefault(user, {}).update(dict.fromkeys(back, lying))
     given = _given(gathered, program)
