@@ -538,21 +538,21 @@ class Value:
             ):
                 return self
         same = type(self.const) is type(other.const) and self.const == other.const
-        return Value(
-            self.things | other.things,
-            join(self.spread, other.spread),
-            self.origins | other.origins,
-            self.models | other.models,
-            self.const if same else UNKNOWN,
-            self.firm and other.firm,
-            self.made | other.made,
-            self.array or other.array,
-            self.axes if self.axes == other.axes else None,
-            self.weights | other.weights,
-            self.zero and other.zero,
-            min(self.least, other.least),
-            self.optional or other.optional,
-            self.lasting or other.lasting,
+        return self.but(
+            things=self.things | other.things,
+            spread=join(self.spread, other.spread),
+            origins=self.origins | other.origins,
+            models=self.models | other.models,
+            const=self.const if same else UNKNOWN,
+            firm=self.firm and other.firm,
+            made=self.made | other.made,
+            array=self.array or other.array,
+            axes=self.axes if self.axes == other.axes else None,
+            weights=self.weights | other.weights,
+            zero=self.zero and other.zero,
+            least=min(self.least, other.least),
+            optional=self.optional or other.optional,
+            lasting=self.lasting or other.lasting,
         )
 
     def but(self, **changes: Any) -> Value:
@@ -563,7 +563,7 @@ class Value:
 
     def computed(self, spread: Spread) -> Value:
         """What a computation with that spread keeps of this value."""
-        return Value(spread=spread, origins=self.origins, models=self.models, weights=self.weights)
+        return NOTHING.but(spread=spread, origins=self.origins, models=self.models, weights=self.weights)
 
     def without(self, *kinds: type) -> Value:
         """This value, of whose origins those of some kinds have been settled."""
@@ -624,9 +624,9 @@ def union(values: Iterable[Value]) -> Value:
 
 def constant(value: Any, firm: bool = False) -> Value:
     """A literal."""
-    return Value(const=value, firm=firm, optional=value is None)
+    return NOTHING.but(const=value, firm=firm, optional=value is None)
 
 
 def of(thing: Thing) -> Value:
     """The value that is just ``thing``."""
-    return Value(frozenset([thing]))
+    return NOTHING.but(things=frozenset([thing]))

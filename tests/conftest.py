@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import functools
 import gc
 import os
@@ -124,6 +125,9 @@ def pytest_configure(config: pytest.Config) -> None:
     Copies in which programs run lie in memory, unless TMPDIR says where: they are many files, each of which takes up
     to a millisecond on a disk. The tests' own folders stay where they are, for programs to reach outside of copies."""
     gc.set_threshold(200_000, 30, 30)
+    if sys.dont_write_bytecode and "PYTEST_XDIST_WORKER" not in os.environ:
+        for package in ("autodist", "rules"):  # which each process that a test starts would compile for itself
+            compileall.compile_dir(ROOT / package, quiet=2)
     if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK) or shutil.disk_usage(MEMORY).free < ROOM:
         return
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())

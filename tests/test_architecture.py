@@ -171,6 +171,7 @@ TRACE = """
 
 PLACEMENT = """
     propagate
+    kept
     opaque
     in_place
     measures

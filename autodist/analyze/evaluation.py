@@ -285,7 +285,7 @@ def _unequal(shared: Shared, unwraps: Iterable[Site], run: Interpreter) -> tuple
     found: dict[str, None] = {}
     for site in unwraps:
         value = run.values.get(site.node, NOTHING)  # type: ignore[call-overload]
-        if not any(isinstance(each, Object) and normalises(each, run) for each in unwrapped(value)):
+        if not any(isinstance(each, Object) and run.normalises(each) for each in unwrapped(value)):
             continue
         names = [each for each in walk(shared.root) if isinstance(each, (ast.Name, ast.Attribute))]
         same = [each for each in names if is_path(each) and run.values.get(each, NOTHING).things & value.things]

@@ -27,7 +27,7 @@ from autodist.solve.demands import Demand
 from autodist.solve.facts import IN_LOADER
 from autodist.solve.losses import Losses
 from autodist.solve.search import Cut
-from autodist.solve.sources import NUMBERS, Sources, sources
+from autodist.solve.sources import NUMBERS, Sources
 from autodist.solve.written import assigned, parts_of
 from autodist.source import all_of, shortened, walk
 from autodist.spread import Spread, spread_of
@@ -132,9 +132,7 @@ def _given(program: Program, run: Interpreter) -> Sources:
     made = [each for each in program.operations if each.name.endswith(".__init__")]
     loaders = {each.owner for each in made if shared.get(each.node) == {True}}
     ahead = {each.owner for each in made if shared.get(each.node) == {False}} if run.plan.held else set()
-    given = sources(program, run.catalog, frozenset(ahead))
-    by_hand = given.batches or given.wholes
-    return given if by_hand and not given.training else replace(given, training=given.training | loaders)
+    return run.runs.sources(program, frozenset(loaders), frozenset(ahead))
 
 
 def placed(program: Program, run: Interpreter) -> Placements:

@@ -148,39 +148,40 @@ class Calls(Methods, AutogradFunctions):
                 self.event("shared_in_part", node, scope)
         if not results:
             results.append(self._mixed([*([callee] if callee.spread is not SAME else []), *args, *keywords.values()]))
+        result = union(results)
         if self.plan.wholes is None and (base is not None or args):
-            results = [self.past_lengths(node, base, union(results), scope)]
+            result = self.past_lengths(node, base, result, scope)
         if last_part(node.func) == "mean" and self.plan.wholes is None and (base is not None or args):
-            results = [self._mean(union(results), node)]
-        if last_part(node.func) == "topk" and union(results).spread is ROWS:
+            result = self._mean(result, node)
+        if last_part(node.func) == "topk" and result.spread is ROWS:
             bound = base is not None and not base.things
             share = argument(node, "k", 0 if bound else 1)
             if share is not None and self._lately(share).spread is COUNT:  # `scores.topk(len(scores) // 4)`
-                results = [union(results).computed(LOCAL)]
+                result = result.computed(LOCAL)
                 if self._forward and not self._no_grad:
-                    self.event("mined", node, scope, union(results))
+                    self.event("mined", node, scope, result)
             elif not any(k.arg == "dim" for k in node.keywords):
-                picked = picking.picks(union(results))
-                joined = picked is not None and picked.joined and (union(results).axes or 1) == 1
+                picked = picking.picks(result)
+                joined = picked is not None and picked.joined and (result.axes or 1) == 1
                 if joined or picking.is_number_each(operands(node)[0 if bound else 1], self._lately):
-                    results = [union(results).computed(LOCAL)]  # the hardest samples
-        elif last_part(node.func) in operations.DECIDING and union(results).spread in (ROWS, COLUMNS):
-            results = [union(results).computed(LOCAL)]  # one answer
+                    result = result.computed(LOCAL)  # the hardest samples
+        elif last_part(node.func) in operations.DECIDING and result.spread in (ROWS, COLUMNS):
+            result = result.computed(LOCAL)  # one answer
         self._tally(node, callee, args, scope)
         self._place(node, scope)
         self._push(node, callee, args, scope)
-        self._written_out(node, callee, union(results), args, scope)
-        results = [self._joined_pieces(node, union(results), scope)]
+        self._written_out(node, callee, result, args, scope)
+        result = self._joined_pieces(node, result, scope)
         mixed: frozenset[Mixing | Picked | Portion] = self._named_statistic(node, callee, base, args, scope)
-        mixed |= self._picked_by_call(node, union(results), scope) | self._divided_by_call(node, args, union(results))
-        if self._with_rows_second(node, union(results)):
-            results = [union(results).but(spread=COLUMNS)]
-        if last_part(node.func) in PIECES and self._are_pieces(node, base, union(results)):
-            return of(Stream(union(results).but(origins=union(results).origins | mixed), NOTHING))
-        if isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_") and union(results).spread is CROSS:
+        mixed |= self._picked_by_call(node, result, scope) | self._divided_by_call(node, args, result)
+        if self._with_rows_second(node, result):
+            result = result.but(spread=COLUMNS)
+        if last_part(node.func) in PIECES and self._are_pieces(node, base, result):
+            return of(Stream(result.but(origins=result.origins | mixed), NOTHING))
+        if isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_") and result.spread is CROSS:
             for names, name in self._holders(node.func.value, scope):  # `distances.addmm_(z, z.t())`
                 names[name] = names[name].but(spread=CROSS)
-        return union(results).but(origins=union(results).origins | mixed) if mixed else union(results)
+        return result.but(origins=result.origins | mixed) if mixed else result
 
     def _unpacked_for(self, thing: Thing, node: ast.Call, args: list[Value]) -> list[Value]:
         """The arguments of one of the functions that a call may mean, where it unpacks one of several tuples: the one

@@ -509,8 +509,9 @@ class Evaluation(Single, Overloads):
             for each in (operand, *self._contents(operand)) if operand.things else (operand,):
                 if each.weights:
                     found = found | each.weights
-                if parameters := [t.module for t in each.things if isinstance(t, Parameters) and not t.cut]:
-                    found = found.union(parameters)
+                for thing in each.things:  # a registry of hundreds of functions is come by as often
+                    if isinstance(thing, Parameters) and not thing.cut:
+                        found = found | {thing.module}
         return value.but(weights=found) if found else value
 
     def _other(self, node: ast.expr, scope: Scope) -> Value:

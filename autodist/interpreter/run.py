@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property, wraps
-from typing import Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from autodist import collation
 from autodist.catalog import Catalog
@@ -27,7 +28,7 @@ from autodist.solve.draws import Draws as DrawsOfProgram
 from autodist.solve.generators import Generators
 from autodist.solve.layouts import Layout, layouts
 from autodist.solve.normalising import normalising
-from autodist.solve.sources import sources
+from autodist.solve.sources import Sources, sources
 from autodist.spread import Spread
 from autodist.trace import trace
 from autodist.values import NOTHING, Function, Object, Value
@@ -191,6 +192,7 @@ class Runs:
     ) -> None:
         self._project, self._catalog, self.placed = project, catalog, placed
         self._kept: list[Interpreter] = []
+        self._sources: dict[tuple[Program, frozenset[Any], frozenset[Any]], Sources] = {}
 
     @cached_property
     def _traced(self) -> Program:
@@ -217,6 +219,16 @@ class Runs:
     def layouts(self) -> Mapping[ast.AST, Layout]:
         """How loaders lay out their batches, as far as the project was read."""
         return layouts(self._traced, self._catalog) if self._traced.complete else {}
+
+    def sources(self, program: Program, training: frozenset[Any], ahead: frozenset[Any]) -> Sources:
+        """What each rank has its share of, some loaders that are known to train among it, and none that are read
+        ``ahead``: asked for once, so that plans which begin with it are seen to do so."""
+        about = program, training, ahead
+        if about not in self._sources:
+            given = sources(program, self._catalog, ahead)
+            by_hand = (given.batches or given.wholes) and not given.training
+            self._sources[about] = given if by_hand else replace(given, training=given.training | training)
+        return self._sources[about]
 
     def __call__(self, plan: Plan) -> Interpreter:
         """The run with this plan. Raises Unfinished where it did not come to its end."""

@@ -64,6 +64,7 @@ class Table:
 
     def __init__(self, lines: Mapping[str, object]) -> None:
         self._operations = {name: _operation(name, line, lines) for name, line in lines.items()}
+        self._found: dict[str, Operation | None] = {}
 
     def __iter__(self) -> Iterator[Operation]:
         return iter(self._operations.values())
@@ -81,6 +82,11 @@ class Table:
     def find(self, name: str) -> Operation | None:
         """The operation of a dotted name. A tensor's method is the function of torch of that name, if it has no line of
         its own, and what ends with `_` does the same in place."""
+        if name not in self._found:
+            self._found[name] = self._find(name)
+        return self._found[name]
+
+    def _find(self, name: str) -> Operation | None:
         module, _, short = name.rpartition(".")
         tried = [name, *(f"{each}.{short}" for each in ELSEWHERE.get(module, ()))]
         if module.startswith("torch.distributions."):

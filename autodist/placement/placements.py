@@ -43,8 +43,11 @@ class Placements:
     ) -> Placement | None:
         """How what one of several operations gives lies, or is ``taken``. What sums begin with lies as they do."""
         taken = self.taken if taken is None else taken
-        known = sorted((each for each in operations_ if each in self.of), key=lambda each: each.number)
-        known = without_reduced(known) if self.communicates and len(known) > 1 else known
+        known = [each for each in operations_ if each in self.of]
+        if len(known) < 2:
+            return taken.get(known[0], self.of[known[0]]) if known else None
+        known.sort(key=lambda each: each.number)
+        known = without_reduced(known) if self.communicates else known
         begun = [each for each in known if not self.begins(each)] if len(known) > 1 else known
         return joint(taken.get(each, self.of[each]) for each in begun or known)
 

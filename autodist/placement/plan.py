@@ -31,6 +31,10 @@ class Plan:
     rounds: frozenset[Region] = frozenset()
     """Loops of which each rank has rounds of its own, as those over the batches of an evaluation."""
 
+    def shares_as(self, other: Plan) -> bool:
+        """Whether it differs from another plan only in what it places, and where that is taken."""
+        return (self.sharded, self.counts, self.rounds) == (other.sharded, other.counts, other.rounds)
+
 
 def changed(one: Plan, other: Plan) -> set[Operation]:
     """The operations whose results, or what they are given, lie otherwise under one plan than under another."""

@@ -14,6 +14,7 @@ from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
 from autodist.placement.between_ranks import gives_rank, rank
 from autodist.placement.by_number import PAIRED
 from autodist.placement.call import ROWS, Call, Operand
+from autodist.placement.kept import KEPT, depending, nearest
 from autodist.placement.lattice import (
     COLUMNS,
     GUESSED,
@@ -35,7 +36,7 @@ from autodist.placement.lattice import (
 from autodist.placement.measures import MAY_LACK_AXIS
 from autodist.placement.opaque import WRAPPED, Opaque
 from autodist.placement.placements import Placements, joint
-from autodist.placement.plan import Plan, Sharded, changed
+from autodist.placement.plan import Plan, Sharded
 from autodist.placement.reading import SOURCES, is_list, shaped
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.sizes import AGAIN
@@ -58,29 +59,17 @@ def propagate(
     plan: Plan | Sharded,
     table: Table | None = None,
     catalog: Catalog | None = None,
-    before: Placements | None = None,
 ) -> Placements:
-    """The placements of all values of a program, where what its sources give lies as a plan says. Of those ``before``,
-    under another plan, only what depends on the difference is placed anew."""
+    """The placements of all values of a program, where what its sources give lies as a plan says. Of the last ones,
+    under other plans, only what depends on the difference is placed anew."""
     plan = plan if isinstance(plan, Plan) else Plan(plan)
-    propagation = _Propagation(program, plan, table or operations.load(), catalog)
-    if (
-        before is None
-        or before.plan is None
-        or before.plan.sharded != plan.sharded
-        or before.plan.counts != plan.counts
-    ):
-        return propagation.run(program.operations)
-    return propagation.run(_depending(changed(before.plan, plan), program), before)
-
-
-def _depending(changed: set[Operation], program: Program) -> list[Operation]:
-    """Some operations and what depends on them, gradients of losses among it."""
-    found = program.depending(changed)
-    losses = {op for each in program.of("backward") for op in held(joined(each.operation.inputs[:1]))}
-    if losses & found:
-        found = program.depending({*found, *(each for each in program.operations if each.name == "torch.Tensor.grad")})
-    return sorted(found, key=lambda op: op.number)
+    table = table or operations.load()
+    kept = KEPT.of(program, table, catalog)
+    propagation = _Propagation(program, plan, table, catalog)
+    near = nearest(plan, kept)
+    found = propagation.run(program.operations) if near is None else propagation.run(depending(near, program), near[0])
+    kept.append(found)
+    return found
 
 
 class _Propagation(Opaque):

@@ -118,9 +118,9 @@ class Region:
             pending += [each.parent, *each.others]
         return True
 
-    @property
+    @cached_property
     def loops(self) -> frozenset[Region]:
-        """The loops around it, whichever way leads there."""
+        """The loops around it, whichever way leads there; asked for once the program is whole."""
         return frozenset(each for each in self.everywhere if each.kind == "loop")
 
 
@@ -151,6 +151,11 @@ class Operation:
         """All that it is given."""
         yield from self.inputs
         yield from self.keywords.values()
+
+    @cached_property
+    def given(self) -> frozenset[Operation]:
+        """The operations whose results it is given, or what holds them; asked for once the program is whole."""
+        return frozenset(each for value in self.operands for each in held(value))
 
     def __repr__(self) -> str:
         return f"%{self.number} = {self.name} line {getattr(self.node, 'lineno', '?')}"
@@ -196,6 +201,14 @@ class Program:
     def of(self, *kinds: str) -> list[Effect]:
         """The effects of some kinds, in the order in which they were met."""
         return [each for each in self.effects if each.kind in kinds]
+
+    @cached_property
+    def made_at(self) -> Mapping[ast.AST, Sequence[Operation]]:
+        """The operations that each expression or statement makes, in any context."""
+        found: dict[ast.AST, list[Operation]] = {}
+        for each in self.operations:
+            found.setdefault(each.node, []).append(each)
+        return found
 
     @cached_property
     def cycles(self) -> list[frozenset[Operation]]:
@@ -295,6 +308,10 @@ def _strongly_connected(
 
 def held(value: Value) -> Iterator[Operation]:
     """The operations that give a value or what is in it."""
+    return _inside(value) if value.things else iter(value.operations)
+
+
+def _inside(value: Value) -> Iterator[Operation]:
     pending, seen = [value], set()
     while pending:
         each = pending.pop()

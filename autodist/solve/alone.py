@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from autodist.program import Operation
+from autodist.program import Operation, Program
 from autodist.source import Source, walk
 
 
@@ -13,10 +13,15 @@ class Alone:
 
     def __init__(self, statements: frozenset[ast.AST] = frozenset()) -> None:
         self._statements = statements
+        self.run_alone: dict[Program, set[ast.AST]] = {}
+        """The functions of a program that rank 0 alone runs, once they are found."""
+
+    def __bool__(self) -> bool:
+        return bool(self._statements)
 
     def around(self, node: ast.AST, source: Source) -> ast.AST | None:
         """The outermost such statement that a node stands in, if any."""
-        found = [each for each in (node, *source.ancestors(node)) if each in self._statements]
+        found = [each for each in (node, *source.ancestors(node)) if each in self._statements] if self else []
         return found[-1] if found else None
 
     def calls(self, operation: Operation) -> bool:

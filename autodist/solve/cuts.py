@@ -20,7 +20,7 @@ from autodist.solve.demands import Demand, demands, is_given_a_model
 from autodist.solve.facts import Facts, is_mean, is_number_of_samples, is_sum, is_weighted
 from autodist.solve.memories import given_to_keep, remembered
 from autodist.solve.search import Cut, Search
-from autodist.solve.written import contents, is_put, parts_of, put_in, read_by
+from autodist.solve.written import contents, is_put, parts_of, put_in, readers
 
 OTHERWISE = "the same expression lies one way in one context and another way in another"
 ROUNDS = 6
@@ -94,9 +94,9 @@ def solved(
     left: list[Cut] = []
     placements: Placements | None = None
     for _ in range(ROUNDS):
-        placements = as_reported(program, plan, catalog, placements)
+        placements = as_reported(program, plan, catalog)
         if (alike := _going_on_alike(program, plan, placements)) != plan:
-            placements = as_reported(program, alike, catalog, placements)
+            placements = as_reported(program, alike, catalog)
         settled = frozenset(node for each in chosen.values() for node in (each.node, *each.read))
         fresh = [each for each in cuts(program, placements, alone, settled, asked, training) if each.node not in chosen]
         fresh = _without_counts(fresh, placements, program, alike, catalog)
@@ -135,7 +135,7 @@ def _without_counts(
     of_losses = [each for each in counts if each.demand.kind == "loss"]
     if not counts:
         return fresh
-    tried = as_reported(program, made_global(counts, program, plan), catalog, placements)
+    tried = as_reported(program, made_global(counts, program, plan), catalog)
     if len(tried.mixed) > len(placements.mixed):
         lost = PerRank("count", OTHERWISE)
         return [replace(each, placement=lost) if each in counts else each for each in fresh]
@@ -156,14 +156,14 @@ def _going_on_alike(program: Program, plan: Plan, placements: Placements) -> Pla
 def _first(fresh: Sequence[Cut], program: Program) -> list[Cut]:
     """Those that are not computed from others, made global where they are computed or read."""
     made = [program.at(each.node).operations for each in fresh]
-    nodes = [node for each in fresh if each.is_met for node in (each.node, *each.read)]
-    reading = _reading(nodes if len(fresh) > 1 else (), program)
+    nodes = {node for each in fresh if each.is_met for node in (each.node, *each.read)}
+    reading = readers(program)
     below: list[set[Operation]] = []
     for each, here in zip(fresh, made, strict=True):
         everywhere = each.is_met and (isinstance(each.placement, Shard) or _is_returned(each))
         own = {op for op in here if everywhere or each.is_met and op.node is each.node}
         users = {user for op in own for user in program.users[op]}
-        users |= {user for node in (each.node, *each.read) for user in reading.get(node, ())}
+        users |= {user for node in {each.node, *each.read} & nodes for user in reading.get(node, ())}
         below.append(program.depending(users))
 
     def is_given(one: int, other: int) -> bool:
@@ -178,16 +178,6 @@ def _first(fresh: Sequence[Cut], program: Program) -> list[Cut]:
         )
 
     return [each for at, each in enumerate(fresh) if not waits(at)]
-
-
-def _reading(nodes: Sequence[ast.expr], program: Program) -> dict[ast.expr, list[Operation]]:
-    """What is given some expressions."""
-    found: dict[ast.expr, list[Operation]] = {each: [] for each in nodes}
-    for each in program.operations:
-        for part in read_by(each):
-            if part in found:
-                found[part].append(each)
-    return found
 
 
 def _is_returned(cut: Cut) -> bool:
@@ -237,14 +227,14 @@ def made_global(gathered: Sequence[Cut], program: Program, plan: Plan, lying: Pl
     """A plan under which all ranks have some values: where they are computed, or where somebody reads them. Another one
     is that under which these are ``lying`` otherwise."""
     lying = lying or Replicate()
-    nodes = {node for each in gathered for node in (each.node, *each.read)}
+    nodes = dict.fromkeys(node for each in gathered for node in (each.node, *each.read))
     placed, taken = dict(plan.placed), {user: dict(held) for user, held in plan.taken.items()}
-    placed |= {each: lying for each in program.operations if each.node in nodes and each.name != "iterate"}
-    for user in program.operations:
-        for part in read_by(user) if user.node not in nodes else (user.node,):
-            if part in nodes:
-                read = dict.fromkeys(program.at(part).operations, lying)
-                taken.setdefault(user, {}).update(read)
+    reading = readers(program)
+    for node in nodes:
+        made = program.made_at.get(node, ())
+        placed |= {each: lying for each in made if each.name != "iterate"}
+        for user in (*made, *(each for each in reading.get(node, ()) if each.node not in nodes)):
+            taken.setdefault(user, {}).update(dict.fromkeys(program.at(node).operations, lying))
     for user, back in (*_returned(gathered, program), *_kept(gathered, program)):
         taken.setdefault(user, {}).update(dict.fromkeys(back, lying))
     given = _given(gathered, program)
@@ -255,10 +245,10 @@ def made_global(gathered: Sequence[Cut], program: Program, plan: Plan, lying: Pl
     return replace(plan, placed=placed, taken=taken)
 
 
-def as_reported(program: Program, plan: Plan, catalog: Catalog, before: Placements | None = None) -> Placements:
+def as_reported(program: Program, plan: Plan, catalog: Catalog) -> Placements:
     """How values lie where they are shown: losses that relate the samples of a batch are seen to apart, and then are
     means like others."""
-    placements = propagate(program, plan, catalog=catalog, before=before)
+    placements = propagate(program, plan, catalog=catalog)
     ends = {each for effect in program.of("backward") for each in held(joined(effect.operation.inputs[:1]))}
     losses = closure(ends, lambda each: _multiplied(each, placements))
     mixed: dict[Operation, Placement] = {
@@ -266,9 +256,8 @@ def as_reported(program: Program, plan: Plan, catalog: Catalog, before: Placemen
     }
     if not mixed:
         return placements
-    found = propagate(program, replace(plan, placed={**plan.placed, **mixed}), catalog=catalog, before=placements)
-    found.mixed = frozenset(mixed)
-    return found
+    found = propagate(program, replace(plan, placed={**plan.placed, **mixed}), catalog=catalog)
+    return replace(found, mixed=frozenset(mixed))
 
 
 def _multiplied(operation: Operation, placements: Placements) -> Iterator[Operation]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from functools import cached_property
+from typing import Any
 
 from autodist import operations
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
@@ -16,7 +17,7 @@ from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, 
 from autodist.solve.alone import Alone
 from autodist.solve.demands import SHOWN, Demand
 from autodist.solve.steps import all_held, changes_in_place, given, steps_of
-from autodist.solve.written import contents, is_flat, read_by
+from autodist.solve.written import contents, is_flat, readers
 from autodist.source import Source, all_of
 from autodist.trace.things import Function, Mapping, Object, Sequence
 
@@ -38,6 +39,8 @@ class Facts:
     ) -> None:
         self.settled = settled
         self._program, self._placements, self._alone = program, placements, alone
+        self.searched: dict[Hashable, list[Any]] = {}
+        """The cuts that searches have found for expressions, for all demands of a kind."""
         self._steps = steps_of(program)
         self.learnt, self.states, self.carried = self._steps.differentiated, self._steps.states, self._steps.carried
         self._table = operations.load()
@@ -66,10 +69,7 @@ class Facts:
 
     def _held_by(self) -> Iterator[ast.expr]:
         """What losses are computed from a part of, as far as is known: `pool` of `pool[k].clone()` and `pool.pop()`"""
-        users: dict[ast.AST, list[Operation]] = {}
-        for each in self._program.operations:
-            for part in read_by(each):
-                users.setdefault(part, []).append(each)
+        users = readers(self._program)
         for node in self._program.values:
             taken = node.func if isinstance(node, ast.Call) else node
             if not isinstance(taken, (ast.Subscript, ast.Attribute)) or not self.is_trained_on(node):
@@ -181,13 +181,19 @@ class Facts:
 
     def is_first(self, value: Value) -> bool:
         """Whether it is computed of the first sample of a batch, `x[0]`, which rank 0 has."""
-        apart = {each for each in value.operations if not self.is_alike(each)}
-        above = closure(apart, lambda each: () if self._takes_first(each) else given(each) - self._alike_of(each))
-        ends = [each for each in above if self._takes_first(each)]
-        return bool(ends) and all(each in ends or isinstance(self.lies(each), PerRank) for each in above)
-
-    def _alike_of(self, operation: Operation) -> set[Operation]:
-        return {each for each in given(operation) if self.is_alike(each)}
+        pending = [each for each in value.operations if not self.is_alike(each)]
+        seen, found = set(pending), False
+        while pending:
+            each = pending.pop()
+            if not isinstance(self.lies(each), PerRank):
+                return False
+            if self._takes_first(each):
+                found = True
+            else:
+                fresh = {op for op in each.given if not self.is_alike(op)} - seen
+                seen |= fresh
+                pending += fresh
+        return found
 
     def _takes_first(self, operation: Operation) -> bool:
         """`x[0]`, `x[0, :3]`"""
@@ -216,9 +222,15 @@ class Facts:
         home = source.function(node)
         return ALONE if home in self._run_alone else IN_LOADER if home in self._run_by_loaders else None
 
-    @cached_property
+    @property
     def _run_alone(self) -> set[ast.AST]:
         """The functions that rank 0 calls alone, or models that it gives to what runs them: `add_graph(model, x)`"""
+        known = self._alone.run_alone
+        if self._program not in known:
+            known[self._program] = self._called_alone() if self._alone else set()
+        return known[self._program]
+
+    def _called_alone(self) -> set[ast.AST]:
         found = {each for operation in self._program.operations for each in self._alone.functions(operation)}
         inner = {each for operation in self._program.operations for each in self._forwards_given(operation)}
         for operation in self._program.operations if inner else ():

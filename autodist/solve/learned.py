@@ -212,13 +212,13 @@ class Learned(Sides):
 
     def _alternatives(self, ops: Iterable[Operation], others: list[int], user: Operation) -> int:
         """What all of several operations depend on that may give a value, or ``others`` in its place."""
-        ops, around, loops = list(ops), self._branches_at(user), self._loops_of(user.region)
+        ops, around, loops = list(ops), self._branches_at(user), user.region.loops
         if len(ops) == 1 and not others:
             return self._leaving(ops[0], user)
         if self._goes_through(ops, loops):
             return union(self._surely[op] for op in ops if self._branches_at(op) <= around)
         apart = {op: self._branches_at(op) - around for op in ops}
-        inner = [op for op in ops if self._runs_once(self._loops_of(op.region) - loops) and not apart[op]]
+        inner = [op for op in ops if self._runs_once(op.region.loops - loops) and not apart[op]]
         if inner:  # a loop runs once at least
             first = min(op.number for op in inner)
             ops, others = [op for op in ops if op.number >= first], []
@@ -247,7 +247,7 @@ class Learned(Sides):
         """What an operation surely depends on, seen from one that is given what it gives in a later round of a loop, or
         behind it: of the layers that the loop runs, it may be that of one alone."""
         found = self._surely[op]
-        around, inside = self._loops_of(user.region) - self._steps, self._loops_of(op.region) - self._steps
+        around, inside = user.region.loops - self._steps, op.region.loops - self._steps
         if op.number >= user.number and around & inside:
             return found & ~union(self._run_in(LAST, each) for each in around & inside)
         if inside - around and op not in self._program.cyclic:
@@ -257,9 +257,17 @@ class Learned(Sides):
     def _run_in(self, which: str, loop: Region) -> int:
         found = self._in_loop.get((which, loop))
         if found is None:
-            ops = (op for op in self._program.operations if loop in self._loops_of(op.region))
-            layers = {op.owner for op in ops if isinstance(op.owner, Object) and (op.owner, which) in self._bits}
+            layers = (each for each in self._layers_in.get(loop, ()) if (each, which) in self._bits)
             found = self._in_loop[which, loop] = union(self._bit((each, which)) for each in layers)
+        return found
+
+    @cached_property
+    def _layers_in(self) -> dict[Region, set[Object]]:
+        """The objects whose methods and forward passes are run in each loop."""
+        found: dict[Region, set[Object]] = {}
+        for op in self._program.operations:
+            for loop in op.region.loops if isinstance(op.owner, Object) else ():
+                found.setdefault(loop, set()).add(op.owner)
         return found
 
     def _runs_once(self, loops: frozenset[Region]) -> bool:
@@ -334,7 +342,7 @@ class Learned(Sides):
             called = self._program.at(node.func).things if isinstance(node, ast.Call) else frozenset()
             if any(isinstance(each, Object) and runs_in_turn(each) for each in called):
                 return node, part
-            if len(called) > 1 and any(called <= set(_elements(e.subject)) for e in self._loops_of(op.region)):
+            if len(called) > 1 and any(called <= set(_elements(e.subject)) for e in op.region.loops):
                 return node, part
         return None
 

@@ -79,7 +79,7 @@ class Losses:
     def replan(self, plan: Plan, placed: dict[Operation, Placement]) -> None:
         """Go on under another plan, with some more values placed."""
         self.plan = replace(plan, placed={**plan.placed, **placed})
-        self.placements = propagate(self._program, self.plan, catalog=self._catalog, before=self.placements)
+        self.placements = propagate(self._program, self.plan, catalog=self._catalog)
 
     def of(self, node: ast.AST) -> list[Placement]:
         """How the losses of a backward pass lie: of one sample after the other only in the loop that goes over them."""

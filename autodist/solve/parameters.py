@@ -42,7 +42,6 @@ class Parameters:
         self._bits: dict[Hashable, int] = {}
         self._held: dict[Object, int] = {}
         self._read: dict[Operation, int] = {}
-        self._loops: dict[Region, frozenset[Region]] = {}
         self.backwards = [each.operation for each in program.of("backward")]
         self._steps = frozenset(loop for each in self.backwards for loop in each.region.loops)
         self._roots: dict[ast.AST, dict[Object, None]] = {}
@@ -151,7 +150,7 @@ class Parameters:
             if isinstance(node.func, ast.Subscript) and isinstance(node.func.slice, (ast.Constant, ast.UnaryOp)):
                 if not any(map(is_told, self._program.at(node.func.value).things)):
                     return False
-        return bool(self._loops_of(op.region) - self._steps)
+        return bool(op.region.loops - self._steps)
 
     def _calls_around(self, op: Operation) -> Iterator[ast.Call]:
         nodes = [op.node, *(each.node for each in op.region.around() if each.function is not None)]
@@ -162,12 +161,6 @@ class Parameters:
         made = looping(root.guards)
         layers = (key for key in self._bits if isinstance(key, tuple) and key[1] in (ALL, LAST))
         return union(self._bit(key) for key in layers if looping(key[0].guards) - self._steps <= made)
-
-    def _loops_of(self, region: Region) -> frozenset[Region]:
-        found = self._loops.get(region)
-        if found is None:
-            found = self._loops[region] = region.loops
-        return found
 
     def _in_pass(self, region: Region | None) -> bool:
         """Whether a module runs there."""

@@ -85,6 +85,7 @@ class Search:
         self._found: dict[tuple[ast.AST, Value], list[Cut]] = {}
         self._open = set[tuple[ast.AST, Value]]()
         self._met_again = 0
+        self._in_part, self._left_out = set[tuple[ast.AST, Value]](), 0
 
     def given_to(self, operation: Operation, but_owner: bool = False) -> Iterator[Cut]:
         """What to make global of what an operation is given, ``but_owner`` not the object whose method it is."""
@@ -121,16 +122,32 @@ class Search:
             return []
         if key in self._open:  # a round of a loop, or a list that holds itself
             self._met_again += 1
+            self._left_out += 1
             return []
         if key not in self._found:
-            self._open.add(key)
-            told = {
-                (each.node, each.placement, each.switch, each.is_behind, each.read): each
-                for each in self._at(node, value, user)
-            }
-            self._found[key] = list(told.values())  # each once, however many ways lead there
-            self._open.discard(key)
+            self._found[key] = self._searched(node, value, user)
+        self._left_out += key in self._in_part
         return self._found[key]
+
+    def _searched(self, node: ast.expr, value: Value, user: Operation) -> list[Cut]:
+        """The same, found once for all demands of a kind, but where a round of a loop leaves something out."""
+        about = node, value, user, self._demand.kind, self._facts.is_of_rank_zero(self._demand)
+        known = self._facts.searched.get(about)
+        if known is not None:
+            return [replace(each, demand=self._demand) for each in known]
+        key, before = (node, value), self._left_out
+        self._open.add(key)
+        told = {
+            (each.node, each.placement, each.switch, each.is_behind, each.read): each
+            for each in self._at(node, value, user)
+        }
+        found = list(told.values())  # each once, however many ways lead there
+        self._open.discard(key)
+        if self._left_out == before:
+            self._facts.searched[about] = found
+        else:
+            self._in_part.add(key)
+        return found
 
     def _at(self, node: ast.expr, value: Value, user: Operation) -> Iterator[Cut]:
         if isinstance(node, ast.FormattedValue):

@@ -255,7 +255,7 @@ def _behind_data(value: Value) -> Iterable[Operation]:
 
 def given(operation: Operation) -> frozenset[Operation]:
     """The operations whose results one is given, or what holds them."""
-    return all_held(operation.operands)
+    return operation.given
 
 
 def all_held(values: Iterable[Value]) -> frozenset[Operation]:

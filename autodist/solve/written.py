@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TypeGuard
 
-from autodist.program import Operation, Value, held
+from autodist.program import Operation, Program, Value, held
 from autodist.source import Source, children
 from autodist.trace.containers import GROWING
 from autodist.trace.things import Heap, Mapping, Sequence
@@ -129,3 +130,13 @@ def read_by(operation: Operation) -> Iterator[ast.expr]:
         yield each
         if isinstance(each, (ast.FormattedValue, ast.JoinedStr, ast.Starred, ast.Tuple, ast.List, ast.Dict, ast.IfExp)):
             pending += parts_of(each)
+
+
+@lru_cache(maxsize=2)
+def readers(program: Program) -> dict[ast.AST, list[Operation]]:
+    """The operations of a program that are computed from each expression, as `read_by` tells."""
+    found: dict[ast.AST, dict[Operation, None]] = {}
+    for each in program.operations:
+        for part in read_by(each):
+            found.setdefault(part, {})[each] = None
+    return {part: list(users) for part, users in found.items()}
