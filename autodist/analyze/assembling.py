@@ -85,9 +85,10 @@ from autodist.models.sparse import sparse_over_nccl
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Reduction, Shards, Site, TrainingScript, Unseeded
+from autodist.solve import sizes
 from autodist.solve.losses import Losses
 from autodist.solve.search import Cut
-from autodist.values import NOTHING, External, Function, Path_
+from autodist.values import NOTHING, Draw, External, Function, Path_
 
 
 def assembled(
@@ -256,6 +257,7 @@ def assembled(
         evaluation_samplers=tuple(evaluating[1]),
         order_seeds={each.node: each for each in orders},
         draws=shared_draws,
+        odd_tails=dict(_odd_tails(shared_draws, run)),
         own_draws=own_draws,
         batch_sizes=(*batch_sizes, *(Site(draw.source, draw.node) for draw in wholes.draws(run) if draw.batch)),
         squeezed=tuple(squeezed),
@@ -456,3 +458,12 @@ def _is_loguru(event: Event, run: Interpreter) -> bool:
     function = event.node.func if isinstance(event.node, ast.Call) else None
     asked = run.values.get(function.value, NOTHING) if isinstance(function, ast.Attribute) else NOTHING
     return any(isinstance(thing, External) and thing.name.startswith("loguru.") for thing in asked.things)
+
+
+def _odd_tails(draws: Iterable[Draw], run: Interpreter) -> Iterator[tuple[ast.AST, int]]:
+    """The slices whose last one is odd, and how many samples that has."""
+    for draw in draws:
+        made = run.runs.program.at(draw.node).operations if isinstance(draw.node, ast.Subscript) else ()
+        for left in {sizes.left_over(each, run.placements) for each in made}:
+            if left is not None and left % 2:
+                yield draw.node, left

@@ -26,6 +26,7 @@ from autodist.randomness.dropping import drop_inside, drops, has_masks
 from autodist.randomness.orders import drawn_beside_torch, picks_of_all
 from autodist.randomness.own_noise import adds_noise, augmenting, augmenting_workers
 from autodist.script import Apart, Loader, Model
+from autodist.source import last_name
 from autodist.values import (
     NOTHING,
     Items,
@@ -34,6 +35,7 @@ from autodist.values import (
     drawn_from,
 )
 
+ORDERS = ("randperm", "permutation")
 SHARED = ("seed", "random_split", "optimizer", "draw_parameters")
 """What ranks must do alike. An optimizer comes with a new model."""
 
@@ -143,10 +145,12 @@ def decides(run: Interpreter, common: Collection[ast.AST] = ()) -> bool:
     meeting = [event for kind in ("forward", "backward", "step") for event in run.of(kind)] if drawn else []
     met = {event.node for event in meeting}
     tests = [e.node for e in run.of("test") if not e.inside_forward] if drawn else []
-    tests += [loop.node.iter for event in meeting for loop in event.loops if isinstance(loop.node, ast.For)]
+    over = [loop.node.iter for event in meeting for loop in event.loops if isinstance(loop.node, ast.For)]
+    orders = {each for each in drawn if isinstance(each, ast.Call) and last_name(each.func) in ORDERS}
     return any(
-        _parts_ways(run.sources[each].parents.get(each), met) and not drawn.isdisjoint(_said(each, run))
-        for each in tests
+        _parts_ways(run.sources[each].parents.get(each), met) and not by.isdisjoint(_said(each, run))
+        for asked, by in ((tests, drawn), (over, drawn - orders))  # an order is as long as any other
+        for each in asked
         if isinstance(each, ast.expr) and each in run.sources
     )
 
