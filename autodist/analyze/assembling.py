@@ -132,7 +132,7 @@ def assembled(
     by_one = {event.node for event in run.events if event.on_one_rank}
     reported = [
         (
-            p.demand.operation.node in by_one,
+            _is_on_one_rank(p, by_one, run),
             reduction_at(p, hoisted(p, guarded) or answers.before(p.node, p.source, answering), first),
         )
         for p in placed
@@ -467,3 +467,19 @@ def _odd_tails(draws: Iterable[Draw], run: Interpreter) -> Iterator[tuple[ast.AS
         for left in {sizes.left_over(each, run.placements) for each in made}:
             if left is not None and left % 2:
                 yield draw.node, left
+
+
+def _is_on_one_rank(cut: Cut, by_one: set[ast.AST], run: Interpreter) -> bool:
+    """Whether only rank 0 comes to what is made global: where it is shown, unless a function shows it there that all
+    ranks give it to, or a training loop that all of them run puts it into a list."""
+    shown, source = cut.demand.operation, cut.source
+    if shown.node not in by_one or not by_one.isdisjoint(ast.walk(source.statement(cut.node))):
+        return shown.node in by_one
+    if source.function(cut.node) is not shown.source.function(shown.node):
+        return False
+    around = [*source.ancestors(cut.node)]
+    guards = {each for each in shown.source.ancestors(shown.node) if isinstance(each, (ast.If, ast.IfExp))}
+    loops = [each for each in around if isinstance(each, (ast.For, ast.While))]
+    learning = [each for each in loops if any(event.node in set(ast.walk(each)) for event in run.of("backward"))]
+    leaves = any(isinstance(inner, ast.Continue) for each in learning for inner in ast.walk(each))
+    return not learning or leaves or not guards.isdisjoint(around)

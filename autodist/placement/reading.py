@@ -350,7 +350,8 @@ class Reading:
 
     def _shaped_like(self, operation: Operation) -> Operation | None:
         """What reads the shape that a tensor is made with: `torch.randn(x.shape)`, `torch.zeros(*x.size())`"""
-        given = [*operation.inputs[-1:], *(each for name, each in operation.keywords.items() if name in ("*", "size"))]
+        told = operation.inputs[:1] if operation.name.endswith("full") else operation.inputs[-1:]
+        given = [*told, *(each for name, each in operation.keywords.items() if name in ("*", "size", "shape"))]
         for value in given:
             for each in value.operations:
                 shape = next(iter(each.inputs[0].operations), each) if each.name == "iterate" and each.inputs else each
