@@ -5,7 +5,15 @@ samplers and steps draw for the order of samples, `order_seeds.py` the seed that
 drawn for a rank's own, `kept.py` the generators that data sets keep. `apart.py` says where ranks may go apart.
 """
 
-from autodist.randomness.apart import diverge, draws_data, drops_alike, left_seeded, picked_apart, sees_all
+from autodist.randomness.apart import (
+    acts_by_chance,
+    diverge,
+    draws_data,
+    drops_alike,
+    left_seeded,
+    picked_apart,
+    sees_all,
+)
 from autodist.randomness.drawing import (
     DRAWS,
     decided_by_noise,
@@ -32,6 +40,7 @@ from autodist.randomness.own_noise import (
 
 __all__ = [
     "DRAWS",
+    "acts_by_chance",
     "augmented_alike",
     "decided_by_noise",
     "diverge",

@@ -26,7 +26,7 @@ from autodist.randomness.dropping import drop_inside, drops, has_masks
 from autodist.randomness.orders import drawn_beside_torch, picks_of_all
 from autodist.randomness.own_noise import adds_noise, augmenting, augmenting_workers
 from autodist.script import Apart, Loader, Model
-from autodist.source import last_name
+from autodist.source import all_of, last_name
 from autodist.values import (
     NOTHING,
     Items,
@@ -51,7 +51,7 @@ def diverge(
     """The outermost training loop, or one of each alternative, if dropout or noise in it should differ by rank.
     ``varied`` are the libraries besides torch that draw nothing else, see `noise`; what is drawn in ``common`` comes
     from rank 0."""
-    if draws and not drawn_beside_torch(draws, run):
+    if draws and (not drawn_beside_torch(draws, run) or acts_by_chance(models, run)):
         return ()
     if (
         any(each.iterable for each in loaders)
@@ -82,6 +82,20 @@ def diverge(
                 end = max(end, end_here)
                 break
     return tuple(Apart(loop.source, loop.node, loop.node in repeated) for _, loop in found)
+
+
+def acts_by_chance(models: list[Model], run: Interpreter) -> bool:
+    """Whether a model that drops numbers out is asked in steps about what all ranks have: seeded apart, they would act
+    each in its own way, and remember other things to learn from."""
+    if not has_masks(models, run):
+        return False
+    asked = (event for event in run.of("forward") if event.loops and not event.inside_forward)
+    return any(
+        run.is_given_alike(event.node)
+        and not any(each.attr == "eval" for loop in event.loops for each in all_of(loop.node, ast.Attribute))
+        for event in asked
+        if any(loop.node in run.step_loops for loop in event.loops)
+    )
 
 
 def sees_all(run: Interpreter) -> bool:

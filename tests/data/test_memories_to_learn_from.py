@@ -69,3 +69,16 @@ def test_what_mixes_the_memories_is_told(lost: str, tmp_path: Path) -> None:
     before = before.replace(step, f"        loss = loss + ({lost}).pow(2).mean()\n{step}")
     after, said = converted(tmp_path, before)
     assert "AD602" in said or "AD906" in said or "RowsOfAllRanks" in after or "OverRanks" in after
+
+
+@pytest.mark.parametrize("eval_mode", [False, True])
+def test_ranks_that_drop_out_act_alike(eval_mode: bool, tmp_path: Path) -> None:
+    """Seeded apart they would act each in its own way, and learn from memories of their own."""
+    memory, kept, drawn = LISTED
+    before = SCRIPT.format(memory=memory, kept=kept, drawn=drawn).replace("nn.Tanh()", "nn.Tanh(), nn.Dropout(0.1)")
+    if eval_mode:
+        before = before.replace("    action = random", "    net.eval()\n    action = random")
+        before = before.replace("    reward = float", "    net.train()\n    reward = float")
+    after, said = converted(tmp_path, before)
+    assert ("masks of dropout are the same on all ranks" in said) != eval_mode
+    assert ("torch.initial_seed() + 1" in after) == eval_mode
