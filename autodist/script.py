@@ -583,6 +583,8 @@ class TrainingScript:
     order_seeds: Mapping[ast.AST, OrderSeed] = field(default_factory=dict)
     """By the call that makes a loader or a random sampler, the seed of its order."""
     draws: tuple[Draw, ...] = ()
+    odd_tails: Mapping[ast.AST, int] = field(default_factory=dict)
+    """How many samples the last of the batches has that some of them cut, where no two ranks can share it."""
     own_draws: frozenset[ast.expr] = frozenset()
     """Those of them by which each rank draws numbers of samples for itself, seeded apart as its dropout is."""
     batch_sizes: tuple[Site, ...] = ()

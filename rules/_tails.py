@@ -31,6 +31,12 @@ def local_rows(batch, size):
 '''
 
 
+ODD = (
+    "the last of these batches has {left} samples, of which two ranks cannot have as many each: what is written ends "
+    "with an AssertionError on 2 ranks; leave the last one out, or choose a size that divides the data"
+)
+
+
 def of_tails(script: TrainingScript) -> str | None:
     """The function by which ranks share batches of which the last may not divide: where the script leaves such a one
     out, or where it only takes means, which are the same where each rank has all of its rows."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from autodist.edits import Edit, InsertBefore, WrapExpr
 from autodist.program import EMPTY
-from autodist.rule import Context, Example, Finding, Fix, rule
+from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import TrainingScript
 from autodist.spread import COUNT
 from autodist.values import NOTHING, Draw
@@ -13,7 +13,7 @@ from autodist.values import NOTHING, Draw
 from ._collectives import DRAWN_BY_RANK_ZERO
 from ._examples import PLAIN
 from ._preamble import Planned, defined, dist, divisible, planned, simple
-from ._tails import early_check, of_tails, size_of
+from ._tails import ODD, early_check, of_tails, size_of
 
 LOCAL_ROWS = '''\
 def local_rows(batch):
@@ -454,15 +454,16 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
             template += ".contiguous()"
         edits: list[Edit] = [WrapExpr(draw.node, template)]
         helper = ()
-        size = draw.source.code(known) if known is not None else None
-        if size is None:
+        if known is None:
             helper = defined(script, draw.source, LOCAL_ROWS.replace("{d}", d))
-            if (ahead := early_check(draw, d)) is not None:
-                edits.append(InsertBefore(*ahead))
+            edits += [InsertBefore(*ahead)] if (ahead := early_check(draw, d)) is not None else []
         else:
-            edits.append(InsertBefore(draw.source.statement(draw.node), divisible(size, d), prepares=True))
+            even = divisible(draw.source.code(known), d)
+            edits.append(InsertBefore(draw.source.statement(draw.node), even, prepares=True))
         fix = Fix((*imports, *helper, *planned(draw.source, *edits)))
         yield Finding(draw.source, draw.node, message, fix)
+        if known is None and (left := script.odd_tails.get(draw.node)) is not None:
+            yield Finding(draw.source, draw.node, ODD.format(left=left), severity=Severity.WARNING)
     yield from _sizes(script, context)
 
 

@@ -296,6 +296,8 @@ def _modelled(
     made_global = {place.node for place in reductions}
     even = [each for each in even if not (isinstance(each.node, ast.BinOp) and each.node.right in made_global)]
     judged = None if by_hand else losses(again.program, run, run.plan)
+    if judged is not None and draws and not origins_of(first):  # which values do not follow to the losses
+        judged.tells_all = True
     script = assembled(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held, judged)
     gathered = (*pairing.in_training(paired, run), *counted)
     script = replace(

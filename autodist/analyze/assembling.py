@@ -81,9 +81,10 @@ from autodist.models.sparse import sparse_over_nccl
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Reduction, Shards, Site, TrainingScript, Unseeded
+from autodist.solve import sizes
 from autodist.solve.losses import Losses
 from autodist.solve.search import Cut
-from autodist.values import NOTHING, External, Function, Path_
+from autodist.values import NOTHING, Draw, External, Function, Path_
 
 
 def assembled(
@@ -127,7 +128,7 @@ def assembled(
     by_one = {event.node for event in run.events if event.on_one_rank}
     reported = [
         (
-            p.demand.operation.node in by_one,
+            _is_on_one_rank(p, by_one, run),
             reduction_at(p, hoisted(p, guarded) or answers.before(p.node, p.source, answering), first),
         )
         for p in placed
@@ -254,6 +255,7 @@ def assembled(
         evaluation_samplers=tuple(evaluating[1]),
         order_seeds={each.node: each for each in orders},
         draws=shared_draws,
+        odd_tails=dict(_odd_tails(shared_draws, run)),
         own_draws=own_draws,
         batch_sizes=(*batch_sizes, *(Site(draw.source, draw.node) for draw in wholes.draws(run) if draw.batch)),
         squeezed=tuple(squeezed),
@@ -454,3 +456,28 @@ def _is_loguru(event: Event, run: Interpreter) -> bool:
     function = event.node.func if isinstance(event.node, ast.Call) else None
     asked = run.values.get(function.value, NOTHING) if isinstance(function, ast.Attribute) else NOTHING
     return any(isinstance(thing, External) and thing.name.startswith("loguru.") for thing in asked.things)
+
+
+def _odd_tails(draws: Iterable[Draw], run: Interpreter) -> Iterator[tuple[ast.AST, int]]:
+    """The slices whose last one is odd, and how many samples that has."""
+    for draw in draws:
+        made = run.runs.program.at(draw.node).operations if isinstance(draw.node, ast.Subscript) else ()
+        for left in {sizes.left_over(each, run.placements) for each in made}:
+            if left is not None and left % 2:
+                yield draw.node, left
+
+
+def _is_on_one_rank(cut: Cut, by_one: set[ast.AST], run: Interpreter) -> bool:
+    """Whether only rank 0 comes to what is made global: where it is shown, unless a function shows it there that all
+    ranks give it to, or a training loop that all of them run puts it into a list."""
+    shown, source = cut.demand.operation, cut.source
+    if shown.node not in by_one or not by_one.isdisjoint(ast.walk(source.statement(cut.node))):
+        return shown.node in by_one
+    if source.function(cut.node) is not shown.source.function(shown.node):
+        return False
+    around = [*source.ancestors(cut.node)]
+    guards = {each for each in shown.source.ancestors(shown.node) if isinstance(each, (ast.If, ast.IfExp))}
+    loops = [each for each in around if isinstance(each, (ast.For, ast.While))]
+    learning = [each for each in loops if any(event.node in set(ast.walk(each)) for event in run.of("backward"))]
+    leaves = any(isinstance(inner, ast.Continue) for each in learning for inner in ast.walk(each))
+    return not learning or leaves or not guards.isdisjoint(around)

@@ -33,7 +33,8 @@ def gone_apart(
     dealt_out = {each.node for each in shared if id(each.node) not in draws}
     apart = randomness.diverge(run, loaders, draws | dealt_out, models, varied, taken_over)
     drawn = bool(shared) or randomness.draws_data(loaders, run)
-    if is_distributed(run) or not apart and not drawn:
+    acting = not apart and bool(shared) and randomness.acts_by_chance(models, run)
+    if is_distributed(run) or acting or not apart and not drawn:
         return apart, frozenset(), common
     if apart:
         decided = [] if not loaders else deciding(orders(run, alone, shared, ()) or (), run)

@@ -10,10 +10,11 @@ from dataclasses import replace
 from autodist import randomness
 from autodist.analyze.batch_sizes import shapes_tensors, told_sizes
 from autodist.analyze.launched import is_distributed
-from autodist.interpreter import Event, Interpreter, Plan
+from autodist.interpreter import Event, Interpreter, Plan, once_a_run
 from autodist.origins import upstream
 from autodist.rule import Severity
 from autodist.script import Concern, Loader, Site
+from autodist.solve.sources import sources
 from autodist.source import Source, all_of, argument, counted_of, last_name, shortened, walk
 from autodist.spread import SAME, SUM, Spread
 from autodist.values import NOTHING, Draw, Function, Index, Items, Object, Path_, Value, drawn_from, is_clock
@@ -211,13 +212,15 @@ def batch_draws(run: Interpreter) -> list[Draw]:
     loops = {loop.node for event in run.of("backward") for loop in event.loops[-1:]}
     around = {loop.node for event in run.of("backward") for loop in event.loops}
     origins = set(origins_of(run))
+    traced = frozenset() if origins or not run.of("draw") else _traced_draws(run)
     found = []
     for event in run.of("draw"):
         cut = event.loops and event.loops[-1].node not in around and _steps_along(event.node, event.loops[-1].node, run)
         if event.inside_forward or cut or _precedes_batches(event):
             continue
         if any(loop.node in loops for loop in event.loops[-2:]) or _makes_batches(event):
-            found += [t for t in event.value.things if isinstance(t, Draw) and t in origins]
+            drawn = (t for t in event.value.things if isinstance(t, Draw))
+            found += [t for t in drawn if t in origins or t.node in traced]
     found = [draw for draw in dict.fromkeys(found) if draw not in run.feature_draws]
     # an order of all samples, which is then cut into batches, is not itself a batch
     orders = _cut_into_batches(run)
@@ -239,6 +242,13 @@ def batch_draws(run: Interpreter) -> list[Draw]:
     taken = [*chosen, *(draw for draw in noise if draw.size is not None and _size_of(draw, run) in sizes)]
     beside = any(_counts_others(draw, taken, run) for draw in taken)
     return [] if beside or _are_of_some_alone(taken, run) else taken
+
+
+@once_a_run
+def _traced_draws(run: Interpreter) -> frozenset[ast.AST]:
+    """What draws the batch of a step, as the program graph tells: through lists and tuples of samples that values do
+    not follow, `states, actions = zip(*random.sample(memory, 16))`."""
+    return frozenset(each.node for each in sources(run.runs.program, run.catalog).batches)
 
 
 def _counts_others(draw: Draw, taken: list[Draw], run: Interpreter) -> bool:

@@ -17,7 +17,7 @@ from autodist.interpreter import Event, Interpreter, Runs
 from autodist.losses import pairing, row_numbers, scaling
 from autodist.losses.own_gradients import OwnGradient, is_of, own_gradients
 from autodist.origins import learnt_from, upstream
-from autodist.program import Operation, Program
+from autodist.program import Operation, Program, Value
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site, TrainingScript, Weighed
 from autodist.solve import gradients
@@ -179,6 +179,7 @@ def _told_by_values(run: Interpreter, losses: Losses | None) -> Iterator[Concern
         if m.reason != mixing.PARTNERS and (run.plan.wholes is None or m.reason == mixing.STATISTIC)
     ]
     computed = [*((e.source, e.node) for e in run.of("batch_statistic")), *mixed]
+    computed = [each for each in computed if losses is None or not losses.is_of_each_sample(each[1])]
     for source, node in {source: (source, node) for source, node in reversed(computed)}.values():
         message = (
             "computes with a statistic of the batch: each rank takes that of its own samples, so that results differ "
@@ -329,6 +330,10 @@ def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
         if why is None:
             continue
         picked = picks(event.value)
+        above = picked.source.parents.get(picked.node) if picked is not None else None
+        taken = run.runs.program.at(above.value) if isinstance(above, ast.Subscript) else Value()
+        if taken.things and not taken.operations:  # some batches of a list, `views[:2]`
+            continue
         made = shortened(picked.source.code(picked.node)) if picked is not None else collation.names(event.value)
         message = (
             f"{UNEVEN[why].format(made)}: each rank divides by the number of its own, so gradients differ slightly"

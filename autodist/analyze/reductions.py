@@ -14,6 +14,7 @@ from autodist.interpreter import Interpreter, Plan, Runs
 from autodist.losses.scaling import IN_TRAINING
 from autodist.origins import learnt_from
 from autodist.placement import Each, Partial, Placement, Shard
+from autodist.placement.between_ranks import OWN_NUMBER
 from autodist.placement.call import ROWS
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan as Lying
@@ -317,6 +318,8 @@ def _decides(cut: Cut, run: Interpreter) -> bool:
     which loss a step goes on: `loss = a if cos > 0 else a + b`."""
     tested = cut.demand.operation
     branch = cut.source.statement(cut.node)
+    if isinstance(branch, ast.Return) and getattr(cut.placement, "reason", "") == OWN_NUMBER:
+        return False  # `def is_main(): return rank == 0`
     calls = {n.func.attr for n in ast.walk(branch) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}
     leaves = any(isinstance(n, (ast.Break, ast.Continue, ast.Return, ast.Raise)) for n in ast.walk(branch))
     if leaves or calls & {"backward", "step", "save"}:

@@ -175,6 +175,8 @@ class Methods(Libraries, TorchModules):
             self.event("exists", node, scope)
         if name == "stat" and not node.args and not local:  # `path.stat().st_size`
             self.event("read", node, scope, base)
+        if name in ("read_text", "read_bytes") and not local:
+            self.event("open", node, scope)
         if name == "open" and not local and not any(isinstance(t, External) for t in base.things):
             self.event("open", node, scope)
             return of(

@@ -108,7 +108,10 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     "fill": ("makes a tensor of one number, of the sizes that it is given", {}),
     "fill_like": ("makes a tensor of one number, of the sizes of another, or of it anew", {"anew": bool}),
     "arange": ("counts up to the number that it is given", {}),
-    "random": ("draws numbers; sizes: the argument that tells how many, if not the first", {"sizes": int}),
+    "random": (
+        "draws numbers; sizes: the argument that tells how many, if not the first; by_row: for each row of weights",
+        {"sizes": int, "by_row": bool},
+    ),
     "random_like": ("draws a number for each that it is given", {}),
     "container": ("holds what it is given, or gives it back", {}),
     "whole": (

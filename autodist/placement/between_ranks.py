@@ -14,6 +14,7 @@ RANKS = frozenset("RANK LOCAL_RANK GROUP_RANK NODE_RANK SLURM_PROCID SLURM_LOCAL
 WORLD = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
 """Variables of the environment that launchers set."""
 ENVIRONMENT = ("os.environ.get", "os.getenv")
+OWN_NUMBER = "each rank has a number of its own"
 NEAR = 12
 """So many operations further it is still looked whether a value was reduced: `total /= world_size`."""
 
@@ -25,7 +26,7 @@ def collective(call: Call) -> Placement:
 
 def rank(call: Call) -> Placement:
     """The number of a rank."""
-    return PerRank(call.operation, "each rank has a number of its own")
+    return PerRank(call.operation, OWN_NUMBER)
 
 
 def gives_rank(operation: Operation) -> bool:

@@ -190,6 +190,22 @@ class Measures(Reading):
         learnt = any(each.owner is not None and "module" in getattr(each.owner, "roles", ()) for each in above)
         return not learnt and any(each.name.rpartition(".")[2] in FILES for each in above)
 
+    def _drawn_of_own(self, operation: Operation, known: operations.Operation) -> tuple[Placement, Sizes]:
+        """What is drawn from what each rank has of its own: `torch.multinomial` draws for each row of weights apart."""
+        weights, *numbers = operation.inputs
+        lying, sizes = self._operand(weights), self._found.size(weights)
+        if known.parameters.get("by_row") and isinstance(lying, Shard) and not lying.axis and sizes and len(sizes) == 2:
+            return lying, (sizes[0], self._number(numbers[0]) if numbers else None)
+        return PerRank(known.name, "it draws from what each rank has of its own"), None
+
+    def _of_drawn(self, operation: Operation, known: operations.Operation, sizes: Sizes) -> Sizes:
+        """The sizes of what is drawn: of `random.sample(memory, 8)` behind the first those that each of them has."""
+        pool = arguments.drawn_from(operation, known) if known.cls == "random" else []
+        if not pool or not (pool[0].things or pool[0].operations) or sizes is None:
+            return sizes
+        each = self._found.size(pool[0])
+        return sizes if each == () else None if each is None else (*sizes[:1], *each[1:])
+
     def _of_table(self, operation: Operation) -> Sizes:
         """The sizes of what a table gives that all ranks have alike; empty for what the table of operations does not
         call one."""

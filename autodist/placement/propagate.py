@@ -482,7 +482,7 @@ class _Propagation(Opaque):
             placement = self._filled(placement, self._operand(operation.inputs[1]) or Replicate())
         if operation in self._cyclic and known.cls == "add":
             placement = self._accumulated(operation, call, placement)
-        return placement, result_sizes(known, operation.name, call, tuple(sizes))
+        return placement, self._of_drawn(operation, known, result_sizes(known, operation.name, call, tuple(sizes)))
 
     def _told_by_class(
         self, operation: Operation, known: operations.Operation
@@ -504,7 +504,7 @@ class _Propagation(Opaque):
         if alike and operation.inputs and (sample := self._one_sample(operation.inputs[0])) is not None:
             return Replicate(), sample
         if known.cls == "random" and any(self._is_apart(each) for each in arguments.drawn_from(operation, known)):
-            return PerRank(known.name, "it draws from what each rank has of its own"), None
+            return self._drawn_of_own(operation, known)
         if known.cls == "scatter" and (not isinstance(base := self._operand(operation.inputs[0]), Shard)):
             return self._scattered(operation, known)
         if known.cls == "scatter" and self._is_among_own(operation):

@@ -32,7 +32,7 @@ from autodist.placement.shapes import Sizes
 from autodist.placement.sizes import AGAIN
 from autodist.placement.whole_numbers import WholeNumbers
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
-from autodist.trace.things import External, Mapping, Sequence, Stream
+from autodist.trace.things import External, Mapping, Sequence, Stream, is_of_loader
 
 SOURCES = (BATCH, FIELDS)
 LOADED = (BATCH, FIELDS, SAMPLE)
@@ -350,7 +350,8 @@ class Reading:
 
     def _shaped_like(self, operation: Operation) -> Operation | None:
         """What reads the shape that a tensor is made with: `torch.randn(x.shape)`, `torch.zeros(*x.size())`"""
-        given = [*operation.inputs[-1:], *(each for name, each in operation.keywords.items() if name in ("*", "size"))]
+        told = operation.inputs[:1] if operation.name.endswith("full") else operation.inputs[-1:]
+        given = [*told, *(each for name, each in operation.keywords.items() if name in ("*", "size", "shape"))]
         for value in given:
             for each in value.operations:
                 shape = next(iter(each.inputs[0].operations), each) if each.name == "iterate" and each.inputs else each
@@ -443,7 +444,8 @@ class Reading:
 
     def _comes_to_each(self, loop: Region) -> bool:
         """Whether a loop goes over a rank's samples, also as a list of what a data set gives."""
-        return self._is_over_samples(loop) or isinstance(self._found.joint(held(loop.subject)), Each)
+        listed = not is_of_loader(loop.subject) and isinstance(self._found.joint(held(loop.subject)), Each)
+        return listed or self._is_over_samples(loop)
 
     def _is_one_for_each(self, value: Value) -> bool:
         """Whether it is a list with one for each of a rank's samples, and nothing else: `[0] * len(x)`"""

@@ -6,7 +6,15 @@ drawn for a rank's own. `apart.py` says where ranks may go apart. What is drawn 
 from generators of the script's own, the program graph tells (`solve/draws.py`, `solve/generators.py`).
 """
 
-from autodist.randomness.apart import diverge, draws_data, drops_alike, left_seeded, picked_apart, sees_all
+from autodist.randomness.apart import (
+    acts_by_chance,
+    diverge,
+    draws_data,
+    drops_alike,
+    left_seeded,
+    picked_apart,
+    sees_all,
+)
 from autodist.randomness.drawing import (
     DRAWS,
     decided_by_noise,
@@ -34,6 +42,7 @@ from autodist.randomness.own_noise import (
 
 __all__ = [
     "DRAWS",
+    "acts_by_chance",
     "augmented_alike",
     "decided_by_noise",
     "diverge",

@@ -28,6 +28,7 @@ from autodist.randomness.own_noise import adds_noise, augmenting, augmenting_wor
 from autodist.script import Apart, Loader, Model
 from autodist.solve.draws import Draw
 from autodist.solve.learned import learned
+from autodist.source import all_of, last_name
 from autodist.values import (
     NOTHING,
     Items,
@@ -36,6 +37,7 @@ from autodist.values import (
     drawn_from,
 )
 
+ORDERS = ("randperm", "permutation")
 SHARED = ("seed", "random_split", "optimizer", "draw_parameters")
 """What ranks must do alike. An optimizer comes with a new model."""
 
@@ -51,7 +53,7 @@ def diverge(
     """The outermost training loop, or one of each alternative, if dropout or noise in it should differ by rank.
     ``varied`` are the libraries besides torch that draw nothing else, see `noise`; what is drawn in ``common`` comes
     from rank 0."""
-    if draws and not drawn_beside_torch(draws, run):
+    if draws and (not drawn_beside_torch(draws, run) or acts_by_chance(models, run)):
         return ()
     if (
         any(each.iterable for each in loaders)
@@ -82,6 +84,20 @@ def diverge(
                 end = max(end, end_here)
                 break
     return tuple(Apart(loop.source, loop.node, loop.node in repeated) for _, loop in found)
+
+
+def acts_by_chance(models: list[Model], run: Interpreter) -> bool:
+    """Whether a model that drops numbers out is asked in steps about what all ranks have: seeded apart, they would act
+    each in its own way, and remember other things to learn from."""
+    if not has_masks(models, run):
+        return False
+    asked = (event for event in run.of("forward") if event.loops and not event.inside_forward)
+    return any(
+        run.is_given_alike(event.node)
+        and not any(each.attr == "eval" for loop in event.loops for each in all_of(loop.node, ast.Attribute))
+        for event in asked
+        if any(loop.node in run.step_loops for loop in event.loops)
+    )
 
 
 def sees_all(run: Interpreter) -> bool:
@@ -142,10 +158,12 @@ def decides(run: Interpreter, common: Collection[ast.AST] = ()) -> bool:
     meeting = [event for kind in ("forward", "backward", "step") for event in run.of(kind)] if drawn else []
     met = {event.node for event in meeting}
     tests = [e.node for e in run.of("test") if not e.inside_forward] if drawn else []
-    tests += [loop.node.iter for event in meeting for loop in event.loops if isinstance(loop.node, ast.For)]
+    over = [loop.node.iter for event in meeting for loop in event.loops if isinstance(loop.node, ast.For)]
+    orders = {each for each in drawn if isinstance(each, ast.Call) and last_name(each.func) in ORDERS}
     return any(
-        _parts_ways(run.sources[each].parents.get(each), met) and not drawn.isdisjoint(_said(each, run))
-        for each in tests
+        _parts_ways(run.sources[each].parents.get(each), met) and not by.isdisjoint(_said(each, run))
+        for asked, by in ((tests, drawn), (over, drawn - orders))  # an order is as long as any other
+        for each in asked
         if isinstance(each, ast.expr) and each in run.sources
     )
 

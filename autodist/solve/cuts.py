@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from autodist import operations
@@ -93,6 +93,7 @@ def solved(
     chosen: dict[ast.expr, Cut] = {}
     left: list[Cut] = []
     placements: Placements | None = None
+    begun = plan
     for _ in range(ROUNDS):
         placements = as_reported(program, plan, catalog)
         if (alike := _going_on_alike(program, plan, placements)) != plan:
@@ -115,6 +116,7 @@ def solved(
     lost = {each.demand for each in left if each.is_behind}  # what was begun for these is of no use
     chosen = {node: each for node, each in chosen.items() if not (each.is_behind and each.demand in lost)}
     assert placements is not None
+    chosen = {each.node: each for each in _needed([*chosen.values()], program, begun, catalog, placements)}
     facts = Facts(program, placements, alone, frozenset(chosen))
     for each in [*chosen.values()]:
         around = list(_around(each, facts))
@@ -123,6 +125,30 @@ def solved(
         else:  # ranks that do not come there would be waited for
             left.append(replace(chosen.pop(each.node), placement=next(e.placement for e in around if not e.is_met)))
     return [*chosen.values(), *left]
+
+
+def _needed(chosen: list[Cut], program: Program, plan: Plan, catalog: Catalog, placements: Placements) -> Iterator[Cut]:
+    """Some cuts, without those that others have made global since: a sum over samples that are gathered is the same on
+    all ranks, and would be counted as often as there are."""
+    kept = [each for each in chosen if not _is_below(each, chosen, program)]
+    doubted = [each for each in chosen if each not in kept]
+    while doubted and kept:
+        lying = as_reported(program, made_global(kept, program, plan), catalog, placements)
+        apart = [each for each in doubted if lying.value(program.at(each.node)) not in (None, Replicate())]
+        if not apart:
+            break
+        kept, doubted = kept + apart, [each for each in doubted if each not in apart]
+    yield from (each for each in chosen if each in kept)
+
+
+def _is_below(cut: Cut, others: Iterable[Cut], program: Program) -> bool:
+    """Whether it is computed from samples that others gather."""
+    gathered = [each for each in others if each is not cut and isinstance(each.placement, Shard)]
+    users = {user for each in gathered for op in program.at(each.node).operations for user in program.users[op]}
+    users |= {user for user, _ in _kept(gathered, program)}
+    return not isinstance(cut.placement, Shard) and not program.depending(users).isdisjoint(
+        program.at(cut.node).operations
+    )
 
 
 def _without_counts(

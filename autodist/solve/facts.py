@@ -81,7 +81,8 @@ class Facts:
     def kept(self) -> list[Operation]:
         """What steps keep for later ones, which compute their losses from it, or is put into what is trained: as a sum
         or mean over a rank's samples, or otherwise different on each rank."""
-        kept = {each for each in self.carried if not self._steps.follows_gradients(each)} | {*self._steps.begun}
+        kept = {each for each in self.carried if not self._steps.follows_gradients(each)}
+        kept |= {*self._steps.begun, *self._steps.buffered}
         kept = {each for each in kept if self.barred(each.node, each.source) is None}
         found = (each for each in kept if isinstance(self.lies(each), (Partial, PerRank, Each)))
         return sorted(filter(self._has_samples, found), key=lambda op: op.number)

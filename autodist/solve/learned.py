@@ -72,7 +72,7 @@ class Learned(Sides):
         """Whether it is drawn which parts of a module run, or how often: `self.heads[randint(4)]`."""
         whole = union(map(self.parameters, self._roots.get(node, ())))
         for op in (each for each in self._program.operations if self._given(each) & whole):
-            rounds = [e for e in self._loops_of(op.region) - self._steps if self._in_pass(e)]
+            rounds = [e for e in op.region.loops - self._steps if self._in_pass(e)]
             taken = [each.func.slice for each in self._calls_around(op) if isinstance(each.func, ast.Subscript)]
             above = closure((of for each in taken for of in self._program.at(each).operations), given)
             if rounds and not self._runs_once(frozenset(rounds)) or any(o.name.startswith(DRAWING) for o in above):

@@ -65,6 +65,8 @@ class Losses:
         self.backward = self.steps.backward
         self.ends = {op for each in self.backward for op in held(joined(each.inputs[:1]))}
         self.plan, self.assumed = plan, set[Operation]()
+        self.tells_all = False
+        """Whether what is lost for want of knowledge is told as well: nothing else knows better."""
         self.placements = propagate(program, plan, catalog=catalog)
         for _ in range(ROUNDS if assumes else 0):
             unknown = [each for each in self._above(self._lost()) if self._is_unknown(each)]
@@ -122,6 +124,13 @@ class Losses:
         lying = self.placements.of.get(operation)
         return isinstance(lying, PerRank) and lying.reason == NOT_KNOWN and lying.operation == operation.name
 
+    def is_of_each_sample(self, node: ast.AST) -> bool:
+        """Whether an expression has a row for each of a rank's samples, of that sample alone, and nothing is assumed
+        for it."""
+        made = self._program.at(node).operations
+        apart = all(isinstance(self.placements.of.get(each), Shard) for each in made)
+        return bool(made) and apart and not self.assumed
+
     def weighted(self) -> Iterator[tuple[Source, ast.AST, str]]:
         """The means that are weighted by what a rank's own labels weigh or leave out, by the option that does it."""
         table, seen = operations.load(), set[ast.AST]()
@@ -143,8 +152,8 @@ class Losses:
             lying = self.placements.of[each]
             here = isinstance(lying, PerRank) and lying.operation.rpartition(".")[2] == each.name.rpartition(".")[2]
             reason = lying.reason if here and isinstance(lying, PerRank) else ""
-            if self._is_sure(each, reason):
-                yield each, reason
+            if self.tells_all or self._is_sure(each, reason):
+                yield each, reason or getattr(lying, "reason", "")
             elif each.name.rpartition(".")[2] in ORDERING and reason == OF_ALL:
                 yield from ((cut, FIRST) for cut in self._cuts_of(each))
 

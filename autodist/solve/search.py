@@ -10,7 +10,7 @@ from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Sha
 from autodist.placement.arguments import is_repeated, keys_of
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Region, Value, held, joined
 from autodist.solve.demands import Demand
-from autodist.solve.facts import ALONE, EITHER, ONE_BY_ONE, Facts, around, is_even, is_mean, is_sum, is_weighted
+from autodist.solve.facts import ALONE, EITHER, LEARNT, ONE_BY_ONE, Facts, around, is_even, is_mean, is_sum, is_weighted
 from autodist.solve.written import (
     assigned,
     contents,
@@ -199,6 +199,12 @@ class Search:
             found = list(self._where_bound(node, user)) or list(self._where_called(node, user))
             found = found or list(self._in_some_passes(node, placement, user))
             return found or list(self._behind(node, value))
+        if lost is not None and lost.reason == LEARNT and self._facts.learnt.isdisjoint(value.operations):
+            found = list(self._where_called(node, user)) or list(
+                self._behind(node, value)
+            )  # of a report besides a loss
+            if found and all(each.is_met for each in found):
+                return found
         decides = self._demand.kind == "test" and isinstance(node, ast.Name)
         if decides and lost is not None and lost.reason == CHANGED:  # `total /= len(data)`, and `if total < best`
             return list(self._behind(node, value))

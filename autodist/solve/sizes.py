@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 from autodist.placement.arguments import keys_of
+from autodist.placement.call import OTHER_SIZE
+from autodist.placement.placements import Placements
 from autodist.program import MANY, Operation, Value
 
 READS = ("object.", "operator.", "getitem", "name")
@@ -79,6 +81,30 @@ def lengths(cut: Operation) -> Iterator[Value]:
     for each in start.operations:
         if each.name == "range.index" and len(each.inputs) > 2:
             yield each.inputs[2]
+
+
+def left_over(piece: Operation, lying: Placements) -> int | None:
+    """How many samples the last piece of `range(0, n, size)` has where the others have more, if the source tells; 0 if
+    it has as many."""
+    cut = first_slice(piece)
+    for each in cut.inputs[0].operations if cut is not None else ():
+        if each.name == "range.index" and len(each.inputs) > 2 and each.inputs[0].constant == 0:
+            total, size = (_told(bound, lying) for bound in each.inputs[1:3])
+            return total % size if total and size else None
+    return None
+
+
+def _told(number: Value, lying: Placements) -> int | None:
+    """A number that is written down, or is how long a tensor is: `n`, `len(x)`, `x.shape[0]`, `x.size(0)`"""
+    of = number.operation
+    if type(number.constant) is int:
+        return number.constant
+    if of is not None and of.name == "getitem" and of.inputs[1].constant == 0:
+        of = of.inputs[0].operation
+    told = of is not None and of.name.endswith(("builtins.len", ".shape", ".size"))
+    told = told and of is not None and all(each.constant == 0 for each in of.inputs[1:])
+    sizes = lying.size(of.inputs[0]) if of is not None and told else None
+    return sizes[0] if sizes and sizes[0] != OTHER_SIZE else None
 
 
 def _without(operation: Operation) -> Iterator[Operation]:

@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 
 from autodist import operations
 from autodist.program import Operation, Program, Region, Value, closure, held
+from autodist.solve.parameters import Parameters
 from autodist.source import is_generator
 from autodist.trace.things import Object, Stream
 
@@ -185,6 +186,18 @@ class Steps:
         found = (each for each in self.program.operations if changes_in_place(each) and each.inputs)
         found = (e for e in found if any(d.name.endswith(LEARNED) for d in _behind_data(e.inputs[0])))
         return [each for each in found if not self.follows_gradients(each)]
+
+    @cached_property
+    def buffered(self) -> list[Operation]:
+        """What steps put into buffers of modules that have parameters: their wrappers have all ranks go on with the
+        buffers of rank 0."""
+        parameters, found = Parameters(self.program), dict[Operation, None]()
+        things = dict.fromkeys(each for value in self.program.values.values() for each in value.things)
+        for one in things:
+            if isinstance(one, Object) and one.buffers and parameters.parameters(one):
+                slots = (slot for name, slot in one.attributes.items() if name in one.buffers)
+                found |= dict.fromkeys(op for slot in slots for op in held(slot.value))
+        return [each for each in found if self.in_pass(each) and not self._is_built(each)]
 
     def follows_gradients(self, operation: Operation) -> bool:
         """Whether it is computed from gradients, which are averaged or refused elsewhere."""

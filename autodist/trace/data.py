@@ -162,6 +162,9 @@ class Data(Objects):
                 parts = [self._collated(p, loader, node, frame, (*path, at), name) for at, p in enumerate(each.parts)]
                 kind = "list" if name == BATCH else each.kind
                 found |= self._kept(Sequence(node, (), kind=kind, parts=parts), loader, path)
+            elif isinstance(each, Sequence) and name == BATCH and each.element.operations and len(path) < 4:
+                part = self._collated(each.element, loader, node, frame, (*path, "*"), name)
+                found |= self._kept(Sequence(node, (), anywhere=part), loader, path)  # as many in each sample
             elif isinstance(each, Mapping) and len(path) < 4:
                 made = Mapping(node, ())
                 for key, slot in each.entries.items():
@@ -183,7 +186,7 @@ class Data(Objects):
         if held is not made:
             before = list(held.contents())
             if isinstance(made, Sequence):
-                held.parts = made.parts
+                held.parts, held.anywhere = made.parts, made.anywhere
             else:
                 held.entries, held.anywhere = made.entries, made.anywhere
             held.version += before != list(held.contents())

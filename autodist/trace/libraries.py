@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence as Row
 
-from autodist.program import DRAWN, EMPTY, MANY, SAMPLE, UNKNOWN, Value, constant, held, joined
+from autodist.program import DRAWN, EMPTY, MANY, UNKNOWN, Value, constant, held, joined
 from autodist.project.chosen import among
 from autodist.trace.calls import Keywords
 from autodist.trace.names import thing
@@ -181,8 +181,7 @@ class Libraries(Processes):
                 together = self.record("torch.stack", node, frame, [self.sequence(node, None, fields, "rows")])
                 return self.record("torch.Tensor.t", node, frame, [together])
             if parts is None:
-                sampled = any(each.name == SAMPLE for each in fields.operations)
-                some = self._stream(node, fields, fields, ("field", "some")) if sampled else fields
+                some = self._stream(node, fields, fields, ("field", "some")) if fields.operations else fields
                 return self.sequence(node, None, self._as_picked(some, node))
             streams = [self._stream(node, each, fields, ("field", at)) for at, each in enumerate(parts)]
             return self.sequence(node, [self._as_picked(each, node) for each in streams])

@@ -359,6 +359,7 @@ class Objects(Calls):
             return thing(one)
         if name in ("register_buffer", "register_parameter") and len(inputs) > 1:
             self.bind(one, one.attributes, inputs[0].constant or "buffer", inputs[1])
+            one.buffers |= {inputs[0].constant or "buffer"} if name == "register_buffer" else set()
             return constant(None)
         if name in GRADIENT_HOOKS:
             self.hooked(one, thing(one), node, frame, inputs)

@@ -216,6 +216,8 @@ class Object(Heap):
     source: Source | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     """The names that were constants where it was made: `train` of `make_loader(data, train)`."""
+    buffers: set[Any] = field(default_factory=set)
+    """The names of the attributes of a module that are buffers."""
 
     def argument(self, name: str, position: int | None = None) -> Value | None:
         """What it was made with, by name or position."""

@@ -24,6 +24,9 @@ BEYOND_ROUNDING = 1e-13
 OF_PASSES = frozenset({"loss", "gradient", "gradient-missing", "gradients-differ-between-ranks"})
 """Findings that another number of backward passes can bring about."""
 
+CANCELLED = 1e-6
+"""A loss below this is what numbers of usual size have left of each other, rounding and all: that of a policy whose
+advantages add up to nothing."""
 TOLERANCES = {
     "float64": Tolerance(
         loss=1e-9,
@@ -346,7 +349,7 @@ def compare_loss(
     means = [sum(share[at] for share in shares) / len(shares) for at in range(len(losses))]
     away = 0.0
     for at, (mean, expected) in enumerate(zip(means, losses, strict=True)):
-        relative = abs(mean - expected) / max(abs(expected), 1e-3 * scale, 1e-12)
+        relative = abs(mean - expected) / max(abs(expected), 1e-3 * scale, CANCELLED)
         if mean == expected or (math.isnan(mean) and math.isnan(expected)):
             relative = 0.0
         relative = relative if math.isfinite(relative) else math.inf

@@ -120,3 +120,30 @@ def test_orders_say_at_once_what_has_to_divide(tmp_path: Path, loop: str, rows: 
 def test_batches_that_always_divide(tmp_path: Path) -> None:
     script = BEGIN.format(rows=64) + SLICES.replace("len(x)", "64") + STEP + SHOWN
     assert "local_rows(x[i : i + 16])" in converted(tmp_path, script)[0]
+
+
+ADDED = "        total += loss.item() * len(a)\n    print(epoch, total / len(x))\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "cut", "told"),
+    [
+        (65, SLICES, True),
+        (77, ORDER + TAKEN, True),
+        (77, (ORDER + TAKEN).replace("len(x)", "x.shape[0]"), True),
+        (70, SLICES, False),  # six are three for each of two ranks
+        (64, ORDER + TAKEN, False),
+    ],
+)
+def test_sums_over_an_odd_one_are_told(tmp_path: Path, rows: int, cut: str, told: bool) -> None:
+    """No two ranks can share it, and what comes of it is added up: what is written would end on two ranks."""
+    _, said = converted(tmp_path, BEGIN.format(rows=rows) + cut + STEP + ADDED)
+    assert (f"the last of these batches has {rows % 16} samples" in said) == told
+
+
+@pytest.mark.parametrize("order", ["order.split(16)", "torch.split(order, 16)"])
+def test_an_order_does_not_decide_how_many_there_are(tmp_path: Path, order: str) -> None:
+    """It is as long as any other: nothing asks for ranks that draw alike in all else."""
+    text = BEGIN.format(rows=64) + f"    for rows in {order}:\n" + TAKEN + STEP + "    print(epoch, loss.item())\n"
+    _, said = converted(tmp_path, text)
+    assert "AD702" not in said

@@ -403,3 +403,42 @@ def test_a_file_is_written_again_when_all_have_read_it(tmp_path: Path, code: str
     assert (read > 0) == again
     written = after[read:].partition("\n")[2].strip()
     assert not again or written.startswith("if dist.get_rank() == 0:")
+
+
+SETTINGS = """\
+import json
+import pathlib
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+OUT = pathlib.Path("results")
+OUT.mkdir(exist_ok=True)
+{written}
+settings = {read}
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(loss.item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("written", "read", "waits"),
+    [
+        ('json.dump({}, open(OUT / "s.json", "w"))', 'json.loads((OUT / "s.json").read_text())', True),
+        ('(OUT / "s.json").write_text("{}")', 'json.loads((OUT / "s.json").read_bytes())', True),
+        ('(OUT / "s.json").write_text("{}")', 'json.load((OUT / "s.json").open())', True),
+        ("pass", 'json.loads((OUT / "s.json").read_text())', False),
+    ],
+)
+def test_a_path_reads_what_rank_0_has_written(tmp_path: Path, written: str, read: str, waits: bool) -> None:
+    after, _ = conftest.converted(tmp_path, SETTINGS.format(written=written, read=read))
+    assert ("wait until rank 0 has written it" in after) == waits

@@ -314,3 +314,99 @@ def test_sums_that_a_penalty_is_added_to_in_place(tmp_path: Path, loss: str, sum
     after, said = conftest.converted(tmp_path, SUMMED.replace("{loss}", loss))
     assert summed in after
     assert "warning" not in said and "AD602" not in said
+
+
+LISTS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Pictures(Dataset):
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, index):
+        return torch.rand(3, 8, 8), {{"label": torch.tensor(index % 3)}}
+
+
+def lists(batch):
+    return tuple(zip(*batch))
+
+
+loader = DataLoader(Pictures(), batch_size=8, shuffle=True, collate_fn=lists)
+net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(2):
+    for {loop}:
+        {images}
+        labels = torch.stack([each["label"] for each in targets])
+        loss = nn.functional.cross_entropy(net(torch.stack(images)), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(epoch, loss.item())
+"""
+
+
+@pytest.mark.parametrize(
+    "loop",
+    ["images, targets in loader", "step, (images, targets) in enumerate(loader)", "images, targets in iter(loader)"],
+)
+@pytest.mark.parametrize(
+    "images",
+    [
+        "images = list(each.cuda() for each in images)",
+        "images = [each * 2 for each in images]",
+        "images = list(images)",
+    ],
+)
+def test_lists_of_samples_are_joined_along_the_first_axis(loop: str, images: str, tmp_path: Path) -> None:
+    """A loop over a loader comes to batches, not to samples, whichever way it goes through it."""
+    _, said = conftest.converted(tmp_path, LISTS.format(loop=loop, images=images))
+    assert "AD906" not in said and "AD602" not in said
+
+
+CROPS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Crops(Dataset):
+    def __init__(self, number=3):
+        self.x = torch.randn(32, 6)
+        self.number = number
+
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, index):
+        return [self.x[index] + 0.1 * torch.randn(6) for _ in range(self.number)], index % 2
+
+
+loader = DataLoader(Crops(), batch_size=8, shuffle=True)
+net = nn.Linear(6, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(2):
+    for views, labels in loader:
+        {loss}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(epoch, loss.item())
+"""
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "loss = (net(torch.cat(views[:2])) - net(torch.cat(views[1:]))).pow(2).mean()",
+        "loss = nn.functional.cross_entropy(net(views[0]), labels) + net(torch.cat(views)).pow(2).mean()",
+    ],
+)
+def test_a_list_in_each_sample_is_a_list_of_batches(loss: str, tmp_path: Path) -> None:
+    """However many each sample has: `views[:2]` are two batches, and no two samples."""
+    after, said = conftest.converted(tmp_path, CROPS.format(loss=loss))
+    assert "gather_rows" not in after and "RowsOfAllRanks" not in after
+    assert "AD602" not in said

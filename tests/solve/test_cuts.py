@@ -384,3 +384,26 @@ gate = Scaled() if torch.cuda.is_available() else Added()
 def test_what_a_model_decides_is_its_own_matter(text: str, wanted: list[str]) -> None:
     """Of several models that may be called, one asks whether it is told to, and is not given a state of another."""
     assert [told(each) for each in found(STEP + text, start=GATES)[1]] == wanted
+
+
+RANKED = """\
+        scores.append(out[:, 0].detach())
+        targets.append(y)
+    s, t = torch.cat(scores), torch.cat(targets)
+    places = torch.empty_like(s)
+    places[s.argsort()] = torch.arange(1.0, len(s) + 1)
+    positive, negative = (t == 1).sum().item(), (t != 1).sum().item()
+    print((places[t == 1].sum() - positive * (positive + 1) / 2) / (positive * negative))
+"""
+
+
+def test_sums_over_what_is_gathered_are_the_same_on_all_ranks() -> None:
+    """Reduced as well they would count all samples as often as there are ranks."""
+    chosen = found(RANKED, begun="scores, targets = [], []")[1]
+    assert [told(each) for each in chosen] == ["rows out[:, 0].detach()", "rows y"]
+
+
+def test_sums_beside_what_is_gathered_are_reduced() -> None:
+    text = STEP + "scores.append(out.detach())\n" + STEP + "correct += (out.argmax(1) == y).sum().item()\n"
+    chosen = found(text + EPOCH + "print(torch.cat(scores).sort(0)[0][0], correct)", begun="scores = []")[1]
+    assert {told(each) for each in chosen} == {"rows out.detach()", "sum correct"}

@@ -373,6 +373,24 @@ def test_passes_that_ranks_share_out(ranks: list[list[float]], kinds: list[str])
 
 
 @pytest.mark.parametrize(
+    ("original", "ranks", "differs"),
+    [
+        (-2.3e-18, [9e-18, 3e-18], False),  # what advantages that add up to nothing leave
+        (0.0, [3e-17, -1e-17], False),
+        (2e-7, [2e-7, 4e-7], True),
+        (0.5, [0.5, 0.5 + 1e-8], True),
+    ],
+)
+def test_losses_that_cancel_out_are_rounding(original: float, ranks: list[float], differs: bool) -> None:
+    def step(loss: float) -> Step:
+        return Step(0, "a.py:1", [], [loss], ["a.py:1"], [], [], [], None, 0)
+
+    result = StepComparison()
+    compare_step(0, step(original), [step(each) for each in ranks], TOLERANCES["float64"], abs(original), result)
+    assert any(finding.kind == "loss" for finding in result.findings) == differs
+
+
+@pytest.mark.parametrize(
     ("steps", "found"),
     [
         ([(0.0, 4e-12), (4e-12, 4e-10), (7e-11, 1e-8)], False),  # a hundred times the gap in each step
