@@ -114,7 +114,8 @@ def _runs_by_chance(module: Object, run: Interpreter) -> bool:
     """Whether what a rank draws, or has for samples, says which parts of a module run; not what a step always asks for,
     as by `model(x, return_latents=True)`."""
     found, drawn = learned(run.runs.program), {event.node for event in draw_events(run)}
-    decided = any(_goes_by_chance(each.test, drawn, run) for each in found.deciding(module.node))
+    tests = [each.test for each in found.deciding(module.node)]
+    decided = any(_goes_by_chance(each, drawn, run) for each in tests if ".is_cuda" not in ast.unparse(each))
     return decided or found.draws_parts(module.node)
 
 

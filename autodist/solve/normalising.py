@@ -68,7 +68,8 @@ class Normalising:
 
     def _normalises(self, one: Any) -> bool:
         if isinstance(one, Operation):
-            unseen = one in self._called and not self._catalog.knows(one.name)
+            library = "." in one.name and not one.name.startswith(("object.", "function.", "loader."))
+            unseen = one in self._called and library and not self._catalog.knows(one.name)
             first = next(iter(one.inputs), Value()).constant
             return unseen or one.owner is None and self._catalog.normalises(one.name, first)
         if not isinstance(one, Object):
