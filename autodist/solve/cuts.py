@@ -116,7 +116,7 @@ def solved(
     lost = {each.demand for each in left if each.is_behind}  # what was begun for these is of no use
     chosen = {node: each for node, each in chosen.items() if not (each.is_behind and each.demand in lost)}
     assert placements is not None
-    chosen = {each.node: each for each in _needed([*chosen.values()], program, begun, catalog, placements)}
+    chosen = {each.node: each for each in _needed([*chosen.values()], program, begun, catalog)}
     facts = Facts(program, placements, alone, frozenset(chosen))
     for each in [*chosen.values()]:
         around = list(_around(each, facts))
@@ -127,13 +127,13 @@ def solved(
     return [*chosen.values(), *left]
 
 
-def _needed(chosen: list[Cut], program: Program, plan: Plan, catalog: Catalog, placements: Placements) -> Iterator[Cut]:
+def _needed(chosen: list[Cut], program: Program, plan: Plan, catalog: Catalog) -> Iterator[Cut]:
     """Some cuts, without those that others have made global since: a sum over samples that are gathered is the same on
     all ranks, and would be counted as often as there are."""
     kept = [each for each in chosen if not _is_below(each, chosen, program)]
     doubted = [each for each in chosen if each not in kept]
     while doubted and kept:
-        lying = as_reported(program, made_global(kept, program, plan), catalog, placements)
+        lying = as_reported(program, made_global(kept, program, plan), catalog)
         apart = [each for each in doubted if lying.value(program.at(each.node)) not in (None, Replicate())]
         if not apart:
             break
