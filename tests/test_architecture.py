@@ -200,7 +200,8 @@ SOLVE = """
     sources | demands | learned | generators | normalising
     draws
     batches | alone | written | stores | sides | passes
-    sizes | steps | parameters | paths
+    sizes | steps | paths
+    parameters
 """
 
 OPERATIONS = """
