@@ -212,7 +212,8 @@ def batch_draws(run: Interpreter) -> list[Draw]:
     loops = {loop.node for event in run.of("backward") for loop in event.loops[-1:]}
     around = {loop.node for event in run.of("backward") for loop in event.loops}
     origins = set(origins_of(run))
-    traced = frozenset() if origins or not run.of("draw") else _traced_draws(run)
+    unknown = not origins and bool(run.of("draw")) and not is_distributed(run)
+    traced = _traced_draws(run) if unknown else frozenset()
     found = []
     for event in run.of("draw"):
         cut = event.loops and event.loops[-1].node not in around and _steps_along(event.node, event.loops[-1].node, run)

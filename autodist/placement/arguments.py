@@ -206,12 +206,20 @@ def call(operation: Operation, known: operations.Operation) -> Call:
         without_axes=known.cls in SIZED and any(parts(each) == [] for each in operation.operands),
         equation=_equation(operation),
         reduction=reduction if isinstance(reduction, str) else "mean",
-        training=False,  # statistics of batches are those of all ranks
+        training=_is_training(operation, known),
         batch_first=any(_may_be_true(each) for each in _settings_of("batch_first", settings, operation, known)),
         is_told=_is_told(operation, known),
         width=_width(operation, known),
         leaves_out=any(is_set(option(operation, known, each)) for each in LEAVING_OUT),
     )
+
+
+def _is_training(operation: Operation, known: operations.Operation) -> bool:
+    """Whether a function takes the statistics of a batch, `F.batch_norm(x, mean, var, training=True)`. Those of layers
+    are made those of all ranks."""
+    place = known.parameters.get("training")
+    told = operation.argument("training", place if isinstance(place, int) else None)
+    return told is not None and told.constant is not False
 
 
 def _width(operation: Operation, known: operations.Operation) -> int | None:

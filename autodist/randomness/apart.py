@@ -9,6 +9,7 @@ from autodist import regions
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.models import Keys, keys, optimized_by, optimized_modules, parts, unwrapped
 from autodist.origins import roots
+from autodist.program import closure, held, joined
 from autodist.randomness.drawing import (
     DRAWS,
     draw_events,
@@ -28,6 +29,7 @@ from autodist.randomness.own_noise import adds_noise, augmenting, augmenting_wor
 from autodist.script import Apart, Loader, Model
 from autodist.solve.draws import Draw
 from autodist.solve.learned import learned
+from autodist.solve.steps import given, steps_of
 from autodist.source import all_of, last_name
 from autodist.values import (
     NOTHING,
@@ -87,13 +89,17 @@ def diverge(
 
 
 def acts_by_chance(models: list[Model], run: Interpreter) -> bool:
-    """Whether a model that drops numbers out is asked in steps about what all ranks have: seeded apart, they would act
-    each in its own way, and remember other things to learn from."""
+    """Whether a model that drops numbers out is asked in steps about what all ranks have, and losses go by what it
+    says: seeded apart, they would act each in its own way, and remember other things to learn from."""
     if not has_masks(models, run):
         return False
     asked = (event for event in run.of("forward") if event.loops and not event.inside_forward)
+    program = run.runs.program
+    ends = (op for each in steps_of(program).backward for op in held(joined(each.inputs[:1])))
+    said = closure(ends, given)
     return any(
-        run.is_given_alike(event.node)
+        not said.isdisjoint(program.at(event.node).operations)
+        and run.is_given_alike(event.node)
         and not any(each.attr == "eval" for loop in event.loops for each in all_of(loop.node, ast.Attribute))
         for event in asked
         if any(loop.node in run.step_loops for loop in event.loops)

@@ -59,7 +59,9 @@ class Gathering:
     def gathered_in(self, user: Operation, backward: Operation) -> Iterator[Gathered]:
         """The rows, and the numbers of rows, of a rank that an operation relates: what the call is given that leads to
         it from a training step, where that is computed by a model, or what it is given itself."""
-        if is_guessed(self._losses.placements.of.get(user)) and any(
+        known = operations.load().find(user.name)
+        normalises = known is not None and known.cls == "batch_statistic"
+        if (normalises or is_guessed(self._losses.placements.of.get(user))) and any(
             getattr(each.function, "name", "") in PASSES for each in user.region.around()
         ):
             return  # all ranks would compute the rest of a model for each other, maybe for nothing
