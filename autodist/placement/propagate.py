@@ -79,6 +79,7 @@ class _Propagation(Opaque):
             for each in operations_:
                 self._found.of.pop(each, None)
                 self._found.sizes.pop(each, None)
+                self._found.measured.discard(each)
         self._found.plan = self._plan
         self._found.communicates = any(each.name.startswith("torch.distributed.") for each in self._program.operations)
         self._settle(operations_)
