@@ -19,7 +19,7 @@ from autodist.placement.arguments import gives_zeros
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
-from autodist.program import Operation, Program, Value, held
+from autodist.program import Operation, Program, Value, held, joined
 from autodist.solve.objects import Objects
 from autodist.solve.rounds import Left, Shared, whole_placements
 from autodist.solve.steps import all_held, changes_in_place
@@ -28,6 +28,7 @@ from autodist.solve.stores import (
     begins_with_zeros,
     changes,
     is_path,
+    is_read,
     only_adds,
     owner_of,
     root_of,
@@ -186,6 +187,8 @@ class _Judged(Objects):
             return None
         if name.startswith(PURE) and short not in DOING or name.endswith(".__init__") and name.startswith("torch.nn."):
             return None
+        if operation.node in self._loading:
+            return None  # a data set of a library runs what it was given, for a sample
         called = operation.inputs[0].operations if name == "call" and operation.inputs else frozenset()
         of_library = bool(called) and all(each.name.startswith(READ) for each in called)  # `checkpoint(layer)(x)`
         if (
@@ -276,14 +279,14 @@ class _Judged(Objects):
     def _read_outside(self, code: str) -> list[ast.expr]:
         """Where it is read that has been stored in the loop, outside of that."""
         attribute = "." in code
-        trees = dict.fromkeys(each.source.tree for each in self._program.operations)
-        homes = [*trees] if attribute else [self._source.home(self._loop)]
+        trees = {each.source: each.source.tree for each in self._program.operations}
+        homes = trees if attribute else {self._source: self._source.home(self._loop)}
         within = set(walk(self._loop))
         name = code.rpartition(".")[2]
         found: list[ast.expr] = []
-        for home in homes:
+        for source, home in homes.items():
             for each in walk(home):
-                if each in within or not isinstance(getattr(each, "ctx", None), ast.Load):
+                if each in within or not is_read(each, source):
                     continue
                 if isinstance(each, ast.Attribute) and attribute and each.attr == name:
                     found.append(each)
@@ -325,7 +328,7 @@ class _Judged(Objects):
         if not reads:
             return
         begun = self._begun(code)
-        values = [self._program.at(each) for each in reads]
+        values = [self._found_at(each) for each in reads]
         apart = {op for value in values for op in value.operations if op in self._inside}
         things = {each for value in values for each in value.things if self._is_filled(each)}
         shown = shortened(code)
@@ -362,9 +365,16 @@ class _Judged(Objects):
             if not plain or getattr(above.func, "id", "") != "sum":  # type: ignore[union-attr]
                 self._shared.say(listing, "what it gives is neither listed nor added up")
 
+    def _found_at(self, read: ast.expr) -> Value:
+        """What is found where something is read: of `total /= n`, what `total` was."""
+        if isinstance(read.ctx, ast.Load):  # type: ignore[attr-defined]
+            return self._program.at(read)
+        made = (op for op in self._program.operations if getattr(op.node, "target", None) is read)
+        return joined(op.inputs[0] for op in made if op.inputs)
+
     def _comes_from_here(self, read: ast.expr, stores: list[ast.expr]) -> bool:
         """Whether what is read may be what the loop has left."""
-        value = self._program.at(read)
+        value = self._found_at(read)
         if not value.operations.isdisjoint(self._inside) or any(self._is_filled(each) for each in value.things):
             return True
         if value.operations or value.things:

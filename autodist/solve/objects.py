@@ -17,7 +17,7 @@ from autodist.placement import Partial
 from autodist.placement.arguments import gives_zeros
 from autodist.program import Operation
 from autodist.solve.rounds import Left, Rounds
-from autodist.solve.stores import begins_empty, bound_by, changes, is_path, is_zero, only_adds, owner_of
+from autodist.solve.stores import begins_empty, bound_by, changes, is_path, is_read, is_zero, only_adds, owner_of
 from autodist.source import Source, all_of, walk
 from autodist.trace.things import Class, Function, Heap, Object, Sequence
 
@@ -217,7 +217,7 @@ class Objects(Rounds):
             for each in walk(source.tree):
                 if isinstance(each, ast.Constant) and isinstance(each.value, str) and by_name.search(each.value):
                     return True
-                if each in own or not isinstance(getattr(each, "ctx", None), ast.Load):
+                if each in own or not is_read(each, source):
                     continue
                 if isinstance(each, ast.Attribute) and each.attr in (cell.name, "__dict__"):
                     if cell.thing in self._program.at(each.value).things:

@@ -88,6 +88,13 @@ def _is_added(node: ast.AST, code: str, source: Source) -> bool:
     return False
 
 
+def is_read(node: ast.AST, source: Source) -> bool:
+    """Whether what a name or an attribute holds is read: also where it is changed, `total /= n`."""
+    above = source.parents.get(node)
+    changed = isinstance(above, ast.AugAssign) and above.target is node
+    return changed or isinstance(getattr(node, "ctx", None), ast.Load)
+
+
 def spells(node: ast.AST, code: str) -> bool:
     """Whether it is a name, or an attribute, as some code writes it."""
     if isinstance(node, ast.Name):

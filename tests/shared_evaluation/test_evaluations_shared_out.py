@@ -55,6 +55,24 @@ def evaluate(model, loader):
     print(confusion, hits, per_class, batches, worst)
     return total / seen
 """
+DIVIDED_BEHIND = """\
+def evaluate(model, loader):
+    model.eval()
+    total, correct, matrix = 0, 0, torch.zeros(3, 3)
+    with torch.no_grad():
+        for x, y in loader:
+            out = model(x)
+            total += F.cross_entropy(out, y, reduction="sum").item()
+            guess = out.argmax(dim=1, keepdim=True)
+            correct += guess.eq(y.view_as(guess)).sum().item()
+            matrix += torch.bincount(y * 3 + out.argmax(1), minlength=9).view(3, 3)
+    total /= len(loader.dataset)
+    matrix /= matrix.sum()
+    correct *= 100.0
+    correct /= len(loader.dataset)
+    print(correct, matrix)
+    return total
+"""
 STATISTICS_OF_BATCHES = """\
 @torch.inference_mode()
 def evaluate(model, loader):
@@ -92,6 +110,9 @@ def evaluate(model, loader):
     print(evaluation.right, loss)
     return loss
 """
+DIVIDED_IN_A_CLASS = IN_A_CLASS.replace(
+    "        return losses.item()", "        self.right /= 10\n        return losses.item()"
+)
 IN_LISTS = """\
 @torch.no_grad()
 def evaluate(model, loader):
@@ -227,6 +248,9 @@ def stacked(samples):
     "lists, some ranks have none": script(LISTS, samples=7),
     "counts": script(COUNTS),
     "counts, some ranks have none": script(COUNTS, samples=7),
+    "divided behind the loop": script(DIVIDED_BEHIND),
+    "divided behind the loop, some ranks have none": script(DIVIDED_BEHIND, samples=7),
+    "divided in a class": script(DIVIDED_IN_A_CLASS),
     "statistics of batches": script(STATISTICS_OF_BATCHES),
     "in a class": script(IN_A_CLASS),
     "in lists": script(IN_LISTS),
@@ -344,6 +368,12 @@ SIZES = {
     "stored by a library": (
         script(MEAN_OF_BATCHES, imports="from torchvision.datasets import CIFAR10").replace(
             "DataLoader(data(37, 1)", 'DataLoader(CIFAR10("data", train=False)'
+        ),
+        True,
+    ),
+    "pictures of a library, transformed": (
+        script(MEAN_OF_BATCHES, imports="from torchvision import datasets, transforms").replace(
+            "DataLoader(data(37, 1)", 'DataLoader(datasets.MNIST("data", train=False, transform=transforms.ToTensor())'
         ),
         True,
     ),
