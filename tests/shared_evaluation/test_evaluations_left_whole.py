@@ -118,6 +118,12 @@ MORE = {
         loop("total += torch.func.functional_call(model, {}, (x,)).sum().item()"),
         "wrapper",
     ),
+    "a global": (
+        loop("total += loss.item()").replace(
+            "def evaluate(model, loader):\n", "def evaluate(model, loader):\n    global total\n", 1
+        ),
+        "is a variable of the module",
+    ),
     "adaptive": (loop("optimizer.param_groups[0]['lr'] = loss.item()"), "optimizer.param_groups"),
     "filled by another name": (
         loop("keep(loss.item())", "print(kept)").replace(
