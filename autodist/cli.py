@@ -144,8 +144,8 @@ script_options = _options(
     click.option(
         "--evaluation",
         type=click.Choice([each.value for each in Evaluation]),
-        help="Each rank evaluates all of the data, or whole batches of its own: where it is worth it (the default), or "
-        "wherever it is exact.",
+        help="Each rank evaluates all of the data (whole, the default), or whole batches of its own where that is "
+        "exact: if it is worth it (auto), or always (shared).",
     ),
     click.option(
         "--mixed-precision", type=click.Choice([each.value for each in MixedPrecision]), help="FSDP: compute in this."

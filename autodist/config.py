@@ -75,7 +75,7 @@ class Config:
 
     strategy: Strategy = Strategy.DDP
     batch_size: BatchSize = BatchSize.GLOBAL
-    evaluation: Evaluation = Evaluation.AUTO
+    evaluation: Evaluation = Evaluation.WHOLE
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     catalog: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -122,8 +122,8 @@ def share_evaluation(script: TrainingScript, context: Context) -> Iterator[Findi
     none. Behind the loop sums are added up over the ranks, those in attributes of objects, too, and lists are joined,
     so that all that follows is as it was. The loop calls the model inside its wrapper, which would have ranks wait for
     each other. A loop that leaves something else, prints, draws or ends early stays as it is, and a note says by what.
-    It is worth it from 10,000 samples, or where samples are read from files; `--evaluation shared` shares out whatever
-    is exact, and `--evaluation whole` nothing.
+    It is asked for: by `--evaluation auto` where it is worth it, from 10,000 samples or where samples are read from
+    files, and by `--evaluation shared` wherever it is exact.
     """
     if not script.trains:
         return
