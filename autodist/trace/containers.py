@@ -427,8 +427,8 @@ class Containers(Names):
             self._pick(owner)
             owner.pick(thing(External(f"builtins.list.{name}")))  # what is left, the order of all elements tells
             popped = self.entry(owner, inputs[0] if inputs else constant(-1), node, frame)
+            owner.version += owner.parts is not None
             owner.forget_places()
-            owner.version += 1
             return popped
         elif name in SHRINKING and owner.parts is None:
             self._pick(owner)

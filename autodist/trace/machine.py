@@ -59,6 +59,8 @@ class Context:
     regions: dict[Any, Region] = field(default_factory=dict)
     made: dict[Any, Any] = field(default_factory=dict)
     called: dict[Any, Context] = field(default_factory=dict)
+    loops: dict[ast.AST, dict[str, Value]] = field(default_factory=dict)
+    """The names at the end of the last round of each loop that was run."""
     guards: Guards = ()
     reads: dict[tuple[Heap | Frame, Any], int] = field(default_factory=dict)
     """The attributes and entries that it has read and had not bound itself, with the versions that it found."""

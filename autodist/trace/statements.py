@@ -392,11 +392,13 @@ class Statements(Expressions):
         sure: Collection[str] = (),
     ) -> bool:
         """Run the body of a loop until its names change no more. It runs once at least where some names are ``sure`` to
-        be bound in it: they no longer hold what they held before."""
+        be bound in it: they no longer hold what they held before. Met again in the same context, as a loop within a
+        loop is, it goes on from the names of its last round."""
         breaks: list[Names] = []
+        frame.names = self._as_left(node, frame.names)
         with self.within("loop", node, frame, over):
             for _ in range(ROUNDS):
-                start, kept = dict(frame.names), _kept(frame.names)
+                start, kept, changed = dict(frame.names), _kept(frame.names), dict(self.changed)
                 self._jumps.append(([], []))
                 begin()
                 falls = self.block(node.body, frame)
@@ -407,8 +409,9 @@ class Statements(Expressions):
                 for each in ends[1:]:
                     names = merged(names, each)
                 frame.names = dict(names)
-                if names == start and kept == _kept(names):
+                if names == start and kept == _kept(names) and changed == self.changed:
                     break
+            self.context.loops[node] = names
             rounds = [*ends[1:], *breaks]
             frame.names |= {name: joined(each[name] for each in rounds if name in each) for name in sure if rounds}
         falls = not endless or bool(breaks)
@@ -417,6 +420,15 @@ class Statements(Expressions):
         for each in breaks:
             frame.names = merged(frame.names, each)
         return falls
+
+    def _as_left(self, loop: ast.AST, names: Names) -> Names:
+        """The names with which a loop begins, and with which it ended when it was run before; what was computed in it
+        has not been changed in place yet."""
+        last = self.context.loops.get(loop, names)
+        for name, value in last.items():
+            for each in value.operations.difference(names.get(name, EMPTY).operations):
+                self.changed.pop(each, None)
+        return merged(names, last)
 
     def _each_apart(self, node: ast.For | ast.AsyncFor, parts: Row[Value], frame: Frame, certain: bool) -> bool:
         """Run the body of a loop for each element of a literal list, or for those that it may have."""

@@ -6,6 +6,7 @@ import pytest
 from programs import bound, named, told, traced
 
 from autodist.program import Program
+from autodist.trace.machine import Machine
 
 CALLS = "import torch\nx = torch.randn(8, 4)\ndef step(v):\n    return v.relu() + 1\n"
 
@@ -63,3 +64,38 @@ def test_twice_the_script_makes_at_most_twice_the_operations(script: object, siz
 )  # fmt: skip
 def test_nothing_is_too_deep(lines: str) -> None:
     assert traced(CALLS + lines + "\nresult = y\n").complete
+
+
+def nested(depth: int) -> str:
+    """Loops within each other, each of which changes a name and a list that the others read."""
+    lines = ["import torch", "x = torch.randn(8, 4)", "held = []"]
+    for at in range(depth):
+        lines.append(f"{'    ' * at}for i{at} in range(int(x.sum())):")
+        lines.append(f"{'    ' * (at + 1)}x = x * {at}")
+    inside = "    " * depth
+    lines += [f"{inside}held.append(x)", f"{inside}x = x + held.pop()"]
+    return "\n".join(lines) + "\n"
+
+
+def test_loops_within_loops_take_a_few_rounds_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+    tick = Machine.tick
+
+    def counted(machine: Machine) -> None:
+        counts[-1] += 1
+        tick(machine)
+
+    monkeypatch.setattr(Machine, "tick", counted)
+    for depth in (4, 8):
+        counts.append(0)
+        steps(traced(nested(depth)))
+    assert counts[1] <= 6 * counts[0]
+
+
+def test_what_a_loop_has_changed_in_place_is_not_what_the_next_one_begins_with() -> None:
+    program = traced(
+        "import torch\nx = torch.randn(4)\nfor epoch in range(2):\n    total = torch.zeros(4)\n    for i in range(3):\n"
+        "        total = total + x\n    total.clamp_(0)\n"
+    )
+    (added,) = named(program, "operator.add")
+    assert {each.name for each in added.inputs[0].operations} == {"torch.zeros", "operator.add"}
