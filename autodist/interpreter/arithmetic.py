@@ -650,7 +650,7 @@ class Arithmetic(Evaluation):
             spelled = self.spelled_out(node, position, operands[0])
             if operations.relates_rows(name, spelled, position, spread):
                 return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])
-            if library and name == "batch_norm" and spread is ROWS and self._normalises_by_batch(node):
+            if library and name.endswith("batch_norm") and spread is ROWS and self._normalises_by_batch(node):
                 return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])
             if library and self._forward and operations.gathers(name):
                 if operands[0].axes == 2 and spread is ROWS or spread in CENTRED and name in operations.CENTRING:

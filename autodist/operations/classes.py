@@ -31,8 +31,9 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     "reduction": ("makes one number of all along an axis; kind: sum, mean, max, min or none", {**AXIS, "kind": str}),
     "comparison": ("makes one number of two tensors along an axis; kind as in a reduction", {**AXIS, "kind": str}),
     "scan": (
-        "computes each number from all along an axis: `x.softmax(1)`, `x.cumsum(0)`",
-        {**AXIS, **SHAPES, "implicit": bool},
+        "computes each number from all along an axis: `x.softmax(1)`, `x.cumsum(0)`; with `beside`, from all along the "
+        "other axes: `x.renorm(2, 0, 1.0)`",
+        {**AXIS, **SHAPES, "implicit": bool, "beside": bool},
     ),
     "sort": ("puts the numbers along an axis into other places: `x.flip(0)`, `x.sort(1)`", AXIS),
     "index": ("takes some numbers along an axis by their places: `x.narrow(1, 0, 2)`", AXIS),

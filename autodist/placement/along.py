@@ -19,6 +19,7 @@ from autodist.placement.lattice import (
 )
 
 OF_ALL = "it works along the axis of the samples, of which each rank has its own"
+NO_SUM = "it is computed of all samples together, and is no sum, mean or extreme of the ranks' results"
 BY_PLACE = "it takes samples by their places, and each rank counts its own"
 BY_NUMBER = "numbers that samples hold tell which of them it takes, and each rank takes these among its own"
 OF_PART = "it gives samples numbers that are each rank's part of a sum or mean"
@@ -40,7 +41,7 @@ def reduction(call: Call) -> Placement:
         return Partial("mean", rows_of(call))
     if kind in ("sum", "max", "min"):
         return Partial(kind)  # type: ignore[arg-type]
-    return call.apart("it is computed of all samples together, and is no sum, mean or extreme of the ranks' results")
+    return call.apart(NO_SUM)
 
 
 def rows_of(call: Call) -> str:

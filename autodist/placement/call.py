@@ -90,7 +90,9 @@ class Call:
             told = (0,) if self.first.axes in (1, 3) else (1,)
         elif self.axis is None:
             told = tuple(range(self.first.axes)) if default is None else (default,)
-        return tuple(each % self.first.axes for each in told)
+        along = tuple(each % self.first.axes for each in told)
+        beside = self.parameters.get("beside") and self.axis is not None
+        return tuple(each for each in range(self.first.axes) if each not in along) if beside else along
 
     def apart(self, reason: str) -> PerRank:
         """A result that lies in no simple way."""

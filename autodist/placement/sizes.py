@@ -10,6 +10,7 @@ from autodist.placement.call import ROWS, Call
 from autodist.placement.lattice import Partial, Placement, Replicate, Shard, counted, is_multiple, join
 
 NO_NUMBER = "it has a size that differs over the ranks, and is no number of their samples"
+OF_ALL_NUMBERS = "it is computed of all samples together, and nothing joins the ranks' results"
 AGAIN = "it begins again on each rank, with a number for each of the rank's own samples"
 
 
@@ -84,4 +85,4 @@ def whole(call: Call) -> Placement:
         return call.first.placement
     if all(each.placement == Replicate() for each in call.operands):
         return Replicate()
-    return call.apart("it is computed of all samples together, and nothing joins the ranks' results")
+    return call.apart(OF_ALL_NUMBERS)

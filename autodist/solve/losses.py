@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from autodist import operations
 from autodist.catalog import Catalog
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard, products
-from autodist.placement.along import BY_NUMBER, BY_PLACE, OF_ALL, OF_PART
+from autodist.placement.along import BY_NUMBER, BY_PLACE, NO_SUM, OF_ALL, OF_PART
 from autodist.placement.arguments import LEAVING_OUT, call, is_set, option
 from autodist.placement.by_number import AS_MANY, MIXED, NONLINEAR, OWN_NUMBER, PAIRED, PRODUCT
 from autodist.placement.call import ROWS
@@ -20,7 +20,7 @@ from autodist.placement.opaque import NOT_KNOWN
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
 from autodist.placement.samples import COUNTING, OF_TIME
-from autodist.placement.sizes import AGAIN
+from autodist.placement.sizes import AGAIN, OF_ALL_NUMBERS
 from autodist.program import SAMPLE, Operation, Program, Region, closure, held, joined
 from autodist.solve.sizes import as_slice, first_key, first_slice
 from autodist.solve.steps import given, steps_of
@@ -36,7 +36,7 @@ ALONG = frozenset([OF_TIME, OF_ALL])
 UNSURE = frozenset([MAY_LACK_AXIS, MAY_GROUP])
 GROUPING = UNSURE | {GROUPED, OF_WHOLE}
 """Why it matters where the samples are that are laid out."""
-CERTAIN = MEETING | UNSURE | {OF_TIME, OF_WHOLE, BY_NUMBER, AS_MANY, AGAIN}
+CERTAIN = MEETING | UNSURE | {OF_TIME, OF_WHOLE, BY_NUMBER, AS_MANY, AGAIN, NO_SUM, OF_ALL_NUMBERS}
 """Why losses get lost that is sure to make them others, or so near to it that it has to be said."""
 OF_PARTS = frozenset([NONLINEAR, MIXED, OWN_NUMBER, PRODUCT, OF_PART])
 """Why what is computed of sums and means over a rank's samples says nothing of those of all ranks."""
@@ -153,7 +153,7 @@ class Losses:
             here = isinstance(lying, PerRank) and lying.operation.rpartition(".")[2] == each.name.rpartition(".")[2]
             reason = lying.reason if here and isinstance(lying, PerRank) else ""
             if self.tells_all or self._is_sure(each, reason):
-                yield each, reason or getattr(lying, "reason", "")
+                yield each, getattr(lying, "reason", "")
             elif each.name.rpartition(".")[2] in ORDERING and reason == OF_ALL:
                 yield from ((cut, FIRST) for cut in self._cuts_of(each))
 

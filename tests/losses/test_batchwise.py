@@ -196,8 +196,35 @@ def test_a_forward_pass_that_goes_by_its_batch_is_warned_of(tmp_path: Path, body
     assert "SumOverRanks" in code or "AD602 computes with a statistic of the batch" in said
 
 
+TOLD_WHY = {
+    "h = h[:, :2] * (h[:, :2] > h.quantile(0.5))": "AD602 h.quantile(0.5): it is computed of all samples together",
+    "h = h[:, :2] - torch.var_mean(h[:, :2], dim=0)[1]": "together, and is no sum, mean or extreme of the ranks'",
+    "h = h[:, :2] + torch.logsumexp(h[:, :2], 0)": "AD602 torch.logsumexp(h[:, :2], 0): it is computed of all samples",
+    "h = h[:, :2] + h.t().cov()[0, :2]": "AD602 h.t().cov(): it is computed of all samples together",
+    "h = h.renorm(2, 1, 1.0)[:, :2]": "AD906 h.renorm(2, 1, 1.0) goes along the axis of the samples",
+    "h = torch.native_batch_norm(h, None, None, None, None, True, 0.1, 1e-5)[0][:, :2]": "AD602 computes with a stat",
+}
+
+
+@pytest.mark.parametrize("body", TOLD_WHY)
+def test_a_statistic_that_nothing_joins_is_told_of(tmp_path: Path, body: str) -> None:
+    _, said = converted(tmp_path, "loss = F.mse_loss(out, y)", GOING_BY.format(body=body))
+    assert TOLD_WHY[body] in said
+
+
 @pytest.mark.parametrize(
-    "body", ["h = h[:, :2] * 0.5", "h = h[:, : h.size(1) // 8]", "h = h[:, torch.randperm(16)[:2]]"]
+    "body",
+    [
+        "h = h[:, :2] * 0.5",
+        "h = h[:, : h.size(1) // 8]",
+        "h = h[:, torch.randperm(16)[:2]]",
+        "h = h[:, :2] * (h[:, :2] > h.quantile(0.5, dim=1, keepdim=True))",
+        "h = h[:, :2] - torch.var_mean(h, dim=1, keepdim=True)[1]",
+        "h = h[:, :2] + torch.logsumexp(h, 1, keepdim=True)",
+        "h = h[:, :2] @ self.last.weight[:, :2].t().cov()",
+        "h = h.renorm(2, 0, 1.0)[:, :2]",
+        "h = torch.native_batch_norm(h, None, None, h.new_zeros(16), h.new_ones(16), False, 0.1, 1e-5)[0][:, :2]",
+    ],
 )
 def test_a_forward_pass_of_each_sample_by_itself_stays(tmp_path: Path, body: str) -> None:
     code, said = converted(tmp_path, "loss = F.mse_loss(out, y)", GOING_BY.format(body=body))

@@ -314,6 +314,7 @@ EXAMPLES: dict[str, Made] = {
     "std_mean": several(function(axes=(2,)), function(1, axes=(2,), told={"axis": 1})),
     "var_mean": several(function(axes=(2,)), function(1, axes=(2,), told={"axis": 1})),
     "nanquantile": function(0.3, axes=(2,)),
+    "renorm": several(*[function(2, axis, 1.0, axes=(2,), told={"axis": axis}) for axis in (0, 1)]),
     "average": several(function(axes=(2,)), function(1, axes=(2,), told={"axis": 1})),
     "any": several(
         sized((NINE * 2,), lambda f, x: f(x > 0.97)), sized((NINE * 2,), lambda f, x: f(x > 0.8, 1), axis=1)
