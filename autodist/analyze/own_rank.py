@@ -11,15 +11,17 @@ from autodist import operations
 from autodist.interpreter import Event, Interpreter
 from autodist.launchers import launcher
 from autodist.placement.between_ranks import gives_rank
-from autodist.program import Operation, Value, closure
+from autodist.program import Operation, Program, Value, closure
 from autodist.script import Site
 from autodist.solve.steps import given
-from autodist.source import Source, last_name
+from autodist.source import Source, all_of, last_name
 from autodist.trace.things import Sequence as Listed
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 OF_A_NODE = re.compile(r"local|gpu|device|node", re.IGNORECASE)
 """What speaks of a number within one node, which ranks of several nodes share."""
+FLAG = re.compile(r"main|master|chief|rank_?(zero|0)|leader|primary", re.IGNORECASE)
+"""Functions that are called to ask whether this is rank 0, and for nothing else that they may do."""
 RANK_VARIABLE = re.compile(r"[\"']RANK[\"']|torchrun|torch\.distributed\.(launch|run)|env://")
 """What a script speaks of that torchrun starts, or what sets the same variables."""
 
@@ -56,7 +58,8 @@ def own_test(run: Interpreter, site: Site, events: Sequence[Event], early: bool,
         if OF_A_NODE.search(name) or early and any(map(_asks, values)):
             continue
         if values and all(_is_of_rank(each, _is_zero_test) and not _may_be(each, False) for each in values):
-            flags.append(name)
+            if not any(each.value is not None and _asks_more(each.value, program) for each in found):
+                flags.append(name)
         elif values and all(_is_of_rank(each, _is_number) for each in values):
             without = any(each.value is not None and "-1" in ast.unparse(each.value) for each in found)
             numbers.append(f"{name} in (-1, 0)" if without else f"{name} == 0")
@@ -67,6 +70,18 @@ def own_test(run: Interpreter, site: Site, events: Sequence[Event], early: bool,
 def _asks(value: Value) -> bool:
     """Whether the process group is asked for a value: `get_rank()`, which says 0 on every rank while there is none."""
     return any(each.name.startswith("torch.distributed.") for each in closure(value.operations, given))
+
+
+def _asks_more(node: ast.expr, program: Program) -> bool:
+    """`rank == 0 and args.save`, `rank == 0 if ddp else args.save`: what is true of rank 0 only where more is."""
+
+    def is_surely_main(node: ast.expr) -> bool:
+        return isinstance(node, ast.Constant) and node.value is True or _is_of_rank(program.at(node), _is_zero_test)
+
+    chosen = [each for test in all_of(node, ast.IfExp) for each in (test.body, test.orelse)]
+    return any(isinstance(each.op, ast.And) for each in all_of(node, ast.BoolOp)) or not all(
+        map(is_surely_main, chosen)
+    )
 
 
 def _may_be(value: Value, constant: object) -> bool:
@@ -100,15 +115,20 @@ def _is_zero_test(operation: Operation) -> bool:
     short = operation.name.rpartition(".")[2]
     if not numbers or short == "not_":
         return bool(numbers)
+    if operation.inputs[0] not in numbers and short != "eq":
+        return False  # `0 <= rank`
+    if isinstance(operation.node, ast.Compare) and any(isinstance(each, ast.NotIn) for each in operation.node.ops):
+        return False
     tests = {"eq": (0, "0"), "le": (0,), "lt": (1,), "contains": ((-1, 0), (0, -1), {-1, 0})}
     return any(each in tests.get(short, ()) for each in told)
 
 
 def _asked(source: Source, run: Interpreter) -> list[str]:
     """Functions that the file asks whether this is rank 0: `is_main_process()`, `utils.is_main_process()`."""
-    calls = (each for each in ast.walk(source.tree) if isinstance(each, ast.Call) and not each.args + each.keywords)
-    found = (call for call in calls if _is_of_rank(run.runs.program.at(call), _is_zero_test))
-    return list(dict.fromkeys(text for text in map(ast.unparse, found) if not text.startswith("self")))
+    calls = (each for each in all_of(source.tree, ast.Call) if not each.args + each.keywords)
+    asking = (each for each in calls if FLAG.search(last_name(each.func) or ""))
+    found = (call for call in asking if _is_of_rank(run.runs.program.at(call), _is_zero_test))
+    return list(dict.fromkeys(text for text in map(ast.unparse, found) if not text.startswith("self.")))
 
 
 # what is bound where

@@ -174,6 +174,50 @@ def test_what_is_opened_ahead_of_the_group(tmp_path: Path, begin: str, emitted: 
     assert emitted in converted(tmp_path, always(LEFT, begin=begin))[0]
 
 
+RANK = 'rank = int(os.environ.get("RANK", 0))\n'
+FLAGS = [
+    "main = rank == 0\n",
+    "main = 0 == rank\n",
+    "main = rank < 1\n",
+    "main = rank in (-1, 0)\n",
+    "main = rank == 0 if distributed else True\n",
+]
+NO_FLAGS = [
+    "main = rank == 0 and '--save' in sys.argv\n",
+    "main = rank == 0 if distributed else '--save' in sys.argv\n",
+    "main = rank not in (-1, 0)\n",
+    "main = 0 <= rank\n",
+    "main = 1 < rank\n",
+    "main = rank % 8 == 0\n",
+]
+"""True on more ranks than rank 0, or not on rank 0 each time."""
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_flags_of_rank_0_are_asked(tmp_path: Path, flag: str) -> None:
+    assert "\nif main:\n    torch.save(" in converted(tmp_path, optional(RANK + JOINED + flag, SAVED))[0]
+
+
+@pytest.mark.parametrize("flag", NO_FLAGS)
+def test_flags_of_more_than_rank_0_are_not(tmp_path: Path, flag: str) -> None:
+    assert "\nif rank == 0:\n    torch.save(" in converted(tmp_path, optional(RANK + JOINED + flag, SAVED))[0]
+
+
+STARTS = (
+    IMPORTS
+    + "\ndef setup():\n    dist.init_process_group('gloo')\n    return dist.get_rank() == 0\n\n\n"
+    + "distributed = True\nprint(setup())\n"
+    + TRAINS
+    + LEFT
+    + SAVED
+)
+
+
+def test_a_function_that_joins_the_group_is_not_called_to_ask(tmp_path: Path) -> None:
+    after = converted(tmp_path, STARTS)[0]
+    assert after.count("setup()") == 2 and BY_VARIABLE in after
+
+
 def test_a_rank_that_no_variable_tells(tmp_path: Path) -> None:
     """A launcher of the script's own sets other variables: without its flag nothing is written, and it is said."""
     joins = "dist.init_process_group('gloo', rank=int(os.environ['SLURM_PROCID']), world_size=2)\n"
