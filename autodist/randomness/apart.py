@@ -121,15 +121,14 @@ def _runs_by_chance(module: Object, run: Interpreter) -> bool:
     as by `model(x, return_latents=True)`."""
     found, drawn = learned(run.runs.program), {event.node for event in draw_events(run)}
     tests = [each.test for each in found.deciding(module.node)]
-    decided = any(_goes_by_chance(each, drawn, run) for each in tests if ".is_cuda" not in ast.unparse(each))
-    return decided or found.draws_parts(module.node)
+    return any(_goes_by_chance(each, drawn, run) for each in tests) or found.draws_parts(module.node)
 
 
 def _goes_by_chance(test: ast.expr, drawn: set[ast.AST], run: Interpreter) -> bool:
     """Whether a condition is computed from what was drawn, or from a rank's samples and not only their number."""
     made = {*ast.walk(test), *roots(test, run, set())}
     own = (each for each in made if isinstance(each, ast.expr) and not run.is_alike(each))
-    return not made.isdisjoint(drawn) or not all(map(run.counts_samples, own))
+    return not made.isdisjoint(drawn) or not run.is_alike(test) and not all(map(run.counts_samples, own))
 
 
 def drops_alike(

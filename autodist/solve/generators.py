@@ -12,7 +12,13 @@ from autodist.solve.steps import given
 from autodist.source import Source, all_of, argument, walk
 from autodist.trace.things import Object
 
-MAKING = ("numpy.random.default_rng", "numpy.random.RandomState", "random.Random", "torch.Generator")
+MAKING = (
+    "numpy.random.Generator",
+    "numpy.random.RandomState",
+    "numpy.random.default_rng",
+    "random.Random",
+    "torch.Generator",
+)
 ASKED = frozenset("manual_seed initial_seed get_state set_state device bit_generator spawn getstate setstate".split())
 """Methods of generators that draw nothing."""
 SIMPLE = (ast.Constant, ast.Name, ast.Attribute, ast.BinOp, ast.Add, ast.expr_context)

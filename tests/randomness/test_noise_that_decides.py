@@ -158,3 +158,50 @@ def test_noise_that_comes_to_train_is_alike(tmp_path: Path, decision: str) -> No
     )
     code, said = conftest.converted(tmp_path, text)
     assert "torch.initial_seed() + 1" not in code and "the same on all ranks" in said
+
+
+PARTS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout()
+        self.a, self.b = nn.Linear(4, 1), nn.Linear(4, 1)
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def hidden(self, x):
+        if {test}:
+            return self.a(x)
+        return self.b(self.drop(x))
+
+
+data = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model.hidden(x) * model.scale, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "apart"),
+    [
+        ("not x.is_cuda", True),
+        ("x.mean() > 0", True),
+        ("not x.is_cuda and x.mean() > 0", True),
+        ("torch.rand(1) > 0.5", False),
+        ("not x.is_cuda and torch.rand(1) > 0.5", False),
+        ("x.is_cuda or torch.rand(1) > 0.5", False),
+    ],
+)
+def test_what_says_which_parts_run(tmp_path: Path, test: str, apart: bool) -> None:
+    """Ranks that draw apart agree on what a number of all samples says, and not on what they draw."""
+    assert ("# dropout and noise differ by rank" in conftest.converted(tmp_path, PARTS.format(test=test))[0]) is apart

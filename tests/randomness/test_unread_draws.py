@@ -306,6 +306,11 @@ def test_generators_that_stay_alike_are_said(tmp_path: Path, made: str, read: st
     assert "default_rng(3 + " not in after and ".initial_seed() + 1" not in after
 
 
+def test_a_generator_of_given_bits(tmp_path: Path) -> None:
+    said = converted(tmp_path, keeping("self.rng = np.random.Generator(np.random.PCG64(3))", NOISE))[1]
+    assert "all ranks draw alike: what is drawn repeats from rank to rank" in said
+
+
 def test_a_generator_of_one_sample(tmp_path: Path) -> None:
     """What is seeded by the number of a sample is the same on whichever rank reads it."""
     for read in (
