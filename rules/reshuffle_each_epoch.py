@@ -144,6 +144,9 @@ EXAMPLES = [
 ]
 
 
+SAMPLERS = frozenset(["sampler", "distributed_sampler"])
+
+
 @rule("AD202")
 def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Tell the sampler which epoch it is.
@@ -219,11 +222,18 @@ def _is_told(loader: Loader, epoch: Epoch, script: TrainingScript) -> bool:
         if "set_epoch" not in source.text:  # asked for every loop: the tree is walked only where the name occurs
             continue
         for call in (each for each in ast.walk(source.tree) if isinstance(each, ast.Attribute)):
+            if call.attr != "set_epoch" or _is_no_sampler(call.value, script):
+                continue
             told = [*script.values.get(call.value, NOTHING).objects("distributed_sampler")]
-            others = told and (idle is None or idle[1] not in told)
-            if call.attr == "set_epoch" and (loader.sharded or not others):
+            if loader.sharded or not told or idle is not None and idle[1] in told:
                 return True
     return False
+
+
+def _is_no_sampler(told: ast.expr, script: TrainingScript) -> bool:
+    """Whether a data set, or another object of the script's own, is told the epoch: `data.set_epoch(epoch)`"""
+    roles = [getattr(each, "roles", SAMPLERS) for each in script.program.at(told).things]
+    return bool(roles) and all(map(SAMPLERS.isdisjoint, roles))
 
 
 def _may_shuffle_otherwise(loader: Loader, script: TrainingScript) -> bool:

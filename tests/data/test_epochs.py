@@ -526,3 +526,58 @@ def test_two_loops_over_epochs(case: str, tmp_path: Path) -> None:
     )
     code, _ = converted(tmp_path, text)
     assert told in code and code.count(".set_epoch(") == code.count(told)
+
+
+OF_DATA = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+from torch.utils.data.distributed import DistributedSampler
+
+
+class Noisy(Dataset):
+    def __init__(self):
+        self.x, self.epoch = torch.randn(32, 4), 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, index):
+        return self.x[index], self.x[index, :1] * self.epoch
+
+
+data = Noisy()
+model = nn.Linear(4, 1)
+{before}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    {told}.set_epoch(epoch)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+BY_HAND = (
+    "dist.init_process_group('gloo')\n"
+    "loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data))\n"
+    "model = nn.parallel.DistributedDataParallel(model)"
+)
+BY_LOADER = "loader = DataLoader(data, batch_size=8, shuffle=True)"
+
+
+@pytest.mark.parametrize("told", ["data", "loader.dataset"])
+@pytest.mark.parametrize("before", [BY_LOADER, BY_HAND])
+def test_a_data_set_that_is_told_the_epoch(tmp_path: Path, before: str, told: str) -> None:
+    """Its sampler is not: every epoch would have the order of the first."""
+    code, _ = converted(tmp_path, OF_DATA.format(before=before, told=told))
+    assert "    loader.sampler.set_epoch(epoch)\n    for x, y in loader:" in code
+
+
+def test_a_sampler_that_is_told_the_epoch(tmp_path: Path) -> None:
+    code, _ = converted(tmp_path, OF_DATA.format(before=BY_HAND, told="loader.sampler"))
+    assert code.count("set_epoch(epoch)") == 1
