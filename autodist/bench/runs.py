@@ -16,7 +16,7 @@ from typing import Any
 from autodist.bench.table import Measured, measured
 from autodist.errors import AutodistError
 from autodist.result import Result
-from autodist.verify.launch import POLL_SECONDS, RENDEZVOUS, free_port, kill_group, rank_environment
+from autodist.verify.launch import POLL_SECONDS, RENDEZVOUS, OwnGroups, free_port, rank_environment
 from autodist.verify.scratch import Scratch
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -94,18 +94,20 @@ def _processes(setting: Setting, outer: Path, root: Path, ranks: int, conversion
                 )
             processes.append(process)
             logs.append(log)
-        while any(each.poll() is None for each in processes):
-            if any(each.poll() not in (None, 0) for each in processes):
+        groups = OwnGroups(processes)
+        while None in (codes := groups.poll()):
+            if any(codes):
                 time.sleep(1.0)  # the one that failed first says why, and others follow
+                codes = groups.poll()
                 break
             if time.monotonic() > until:
                 return f"takes longer than {setting.timeout:.0f} s"
             time.sleep(POLL_SECONDS)
     finally:
+        OwnGroups(processes).kill()
         for process in processes:
-            kill_group(process.pid)
             process.wait()
-    failed = [log for process, log in zip(processes, logs, strict=True) if process.returncode not in (0, -9)]
+    failed = [log for code, log in zip(codes, logs, strict=True) if code]
     return _last_line(failed[0]) if failed else ""
 
 

@@ -41,13 +41,16 @@ class Row:
 
     def median(self, what: str) -> float | None:
         """The median over runs."""
-        values = [value for each in self.runs if (value := getattr(each, what)) is not None]
+        values = self._values(what)
         return statistics.median(values) if values else None
 
     def spread(self, what: str) -> tuple[float, float] | None:
         """The smallest and the largest of the runs."""
-        values = [value for each in self.runs if (value := getattr(each, what)) is not None]
+        values = self._values(what)
         return (min(values), max(values)) if values else None
+
+    def _values(self, what: str) -> list[float]:
+        return [value for each in self.runs if (value := getattr(each, what)) is not None]
 
 
 @dataclass
@@ -128,7 +131,7 @@ def headline(outcome: Outcome) -> str:
 def as_text(outcome: Outcome) -> str:
     """For a terminal."""
     rows = [*cells(outcome)]
-    widths = [max(len(row[at]) for row in rows if row[2:3] != [row[2]] or at < 2 or row[3:]) for at in range(len(HEAD))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(each.ljust(width) for each, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([headline(outcome), "", *lines, "", *outcome.notes]) + "\n"
 
