@@ -478,6 +478,7 @@ def _is_on_one_rank(cut: Cut, by_one: set[ast.AST], run: Interpreter) -> bool:
     around = [*source.ancestors(cut.node)]
     guards = {each for each in shown.source.ancestors(shown.node) if isinstance(each, (ast.If, ast.IfExp))}
     loops = [each for each in around if isinstance(each, (ast.For, ast.While))]
-    learning = [each for each in loops if any(event.node in set(ast.walk(each)) for event in run.of("backward"))]
+    backward = {event.node for event in run.of("backward")}
+    learning = [each for each in loops if not backward.isdisjoint(ast.walk(each))]
     leaves = any(isinstance(inner, ast.Continue) for each in learning for inner in ast.walk(each))
     return not learning or leaves or not guards.isdisjoint(around)

@@ -14,7 +14,6 @@ from autodist.interpreter import Event, Interpreter, Plan, once_a_run
 from autodist.origins import upstream
 from autodist.rule import Severity
 from autodist.script import Concern, Loader, Site
-from autodist.solve.sources import sources
 from autodist.source import Source, all_of, argument, counted_of, last_name, shortened, walk
 from autodist.spread import SAME, SUM, Spread
 from autodist.values import NOTHING, Draw, Function, Index, Items, Object, Path_, Value, drawn_from, is_clock
@@ -249,7 +248,7 @@ def batch_draws(run: Interpreter) -> list[Draw]:
 def _traced_draws(run: Interpreter) -> frozenset[ast.AST]:
     """What draws the batch of a step, as the program graph tells: through lists and tuples of samples that values do
     not follow, `states, actions = zip(*random.sample(memory, 16))`."""
-    return frozenset(each.node for each in sources(run.runs.program, run.catalog).batches)
+    return frozenset(each.node for each in run.runs.sources(run.runs.program, frozenset(), frozenset()).batches)
 
 
 def _counts_others(draw: Draw, taken: list[Draw], run: Interpreter) -> bool:

@@ -188,8 +188,8 @@ def _is_kept_open(event: Event, test: ast.stmt) -> bool:
 
 def _is_spared(event: Event, depth: int) -> bool:
     """Whether what writes a file asks first whether it is there: ranks that come later then leave it alone."""
-    places = [(call.node, call.source) for call in event.calls[depth + 1 :]] + [(event.node, event.source)]
-    for node, source in places:
+    below = [(call.node, call.source) for call in event.calls[depth + 1 :]] + [(event.node, event.source)]
+    for node, source in below:
         if node is not None and stands_where_missing(source, source.statement(node)):
             return True
     inner = [call.node for call in event.calls[depth + 1 :]] + [event.node]
@@ -206,9 +206,8 @@ def _is_spared(event: Event, depth: int) -> bool:
 def _takes_free_name(event: Event, met: Met) -> bool:
     """Whether a loop tries one name after the other until there is no such file: ranks that come later would not leave
     what is there alone, and take the next one."""
-    places = [(call.node, call.source) for call in event.calls] + [(event.node, event.source)]
-    for node, source in places:
-        test = file_test(source, source.statement(node), met) if node is not None else None
+    for node, source in places(event):
+        test = file_test(source, source.statement(node), met)
         if not isinstance(test, ast.If):
             continue
         loops = (each for each in source.ancestors(test) if isinstance(each, (ast.While, ast.For)))

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from autodist.source import first_index, own_nodes, told_once
-from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, ROWS, SUM
-from autodist.tensors import mixing, picking
+from autodist.spread import COLUMNS, COUNT, LOCAL, ROWS, SUM
 from autodist.values import NOTHING, UNKNOWN, Items, Object, Scope, Table, Thing, Value, Wrapped, constant, union
 
 MODULE_METHODS = frozenset(
@@ -118,12 +117,6 @@ def truth(value: Value, node: ast.expr) -> bool | None:
     if value.const is not UNKNOWN and value.firm and not value.things:
         return bool(value.const)
     return None
-
-
-def relates(value: Value) -> bool:
-    """Whether a value is computed from several samples in a way that neither a sum nor a mean is."""
-    mixed = any(each.reason != mixing.PARTNERS for each in mixing.mixings(value))
-    return mixed or value.spread in (LOCAL, CROSS) or picking.takes_first(value)
 
 
 def is_new_axis(index: ast.expr) -> bool:

@@ -326,7 +326,9 @@ class _Judged(Objects):
     def _judge_left(self, code: str, stores: list[ast.expr]) -> None:
         home = walk(self._source.home(self._loop))
         if any(isinstance(each, (ast.Global, ast.Nonlocal)) and code in each.names for each in home):
-            self._shared.say(stores[0], f"{code} is a variable of the module, which may be read anywhere")
+            self._shared.say(
+                stores[0], f"{code} is a variable of the module, or of a function around, which may be read anywhere"
+            )
             return
         reads = [each for each in self._read_outside(code) if self._comes_from_here(each, stores)]
         if not reads:

@@ -209,15 +209,19 @@ class Objects(Rounds):
             return begins_empty(node)
         return how != "sum" or is_zero(node) or bool(made) and all(map(gives_zeros, made))
 
+    @cached_property
+    def _code_of_rounds(self) -> set[ast.AST]:
+        """The code of the rounds."""
+        return {node for root in (*self._code, self._loop) for node in walk(root)}
+
     def _is_read(self, cell: Cell) -> bool:
         """Whether code outside of the rounds reads an attribute, or may do so by its name or as text."""
-        own = {node for root in (*self._code, self._loop) for node in walk(root)}
         by_name = re.compile(rf"\{{\w*\.{re.escape(cell.name)}\b")
         for source in dict.fromkeys(each.source for each in self._program.operations):
             for each in walk(source.tree):
                 if isinstance(each, ast.Constant) and isinstance(each.value, str) and by_name.search(each.value):
                     return True
-                if each in own or not is_read(each, source):
+                if each in self._code_of_rounds or not is_read(each, source):
                     continue
                 if isinstance(each, ast.Attribute) and each.attr in (cell.name, "__dict__"):
                     if cell.thing in self._program.at(each.value).things:

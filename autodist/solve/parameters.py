@@ -135,7 +135,7 @@ class Parameters:
         found = 0
         for each in op.inputs[0].operations:
             if short == "getitem" and each.name.endswith(AS_ROW) and each.inputs:
-                found |= union(self._of_output(replace(op, inputs=(v, *op.inputs[1:])), short) for v in each.inputs[:1])
+                found |= self._of_output(replace(op, inputs=(each.inputs[0], *op.inputs[1:])), short)
             elif isinstance(each.owner, Object) and keys & has_output_beside(each.owner):
                 found |= self._bit((each.owner, BESIDE))
         return found

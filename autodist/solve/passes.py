@@ -53,22 +53,10 @@ class Passes:
         found: set[Object] = set()
         for op in filter(_changes_first, self._program.operations):
             base = closure(op.inputs[0].operations, _viewed)
-            for region in ways(op.region):
+            for region in op.region.everywhere:
                 if any(not base.isdisjoint(held(each)) for each in region.inputs[1:]):
                     found |= set(run_in(region))
         return found
-
-
-def ways(region: Region) -> set[Region]:
-    """A region and all around it, whichever way leads there."""
-    found: set[Region] = set()
-    pending = [region]
-    while pending:
-        each = pending.pop()
-        if each not in found:
-            found.add(each)
-            pending += [*each.others, *([each.parent] if each.parent is not None else ())]
-    return found
 
 
 def run_in(region: Region) -> Iterator[Object]:

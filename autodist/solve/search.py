@@ -200,9 +200,8 @@ class Search:
             found = found or list(self._in_some_passes(node, placement, user))
             return found or list(self._behind(node, value))
         if lost is not None and lost.reason == LEARNT and self._facts.learnt.isdisjoint(value.operations):
-            found = list(self._where_called(node, user)) or list(
-                self._behind(node, value)
-            )  # of a report besides a loss
+            # of a report besides a loss
+            found = list(self._where_called(node, user)) or list(self._behind(node, value))
             if found and all(each.is_met for each in found):
                 return found
         decides = self._demand.kind == "test" and isinstance(node, ast.Name)
