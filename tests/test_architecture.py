@@ -134,7 +134,7 @@ LOSSES = """
     pairing
     folding
     wholes
-    one_by_one | row_numbers
+    one_by_one
     rounds | scaling | joining | refilled | unbatched | own_gradients | untaken
 """
 
@@ -178,7 +178,7 @@ PLACEMENT = """
     reading
     placements
     subscripts | plan
-    arguments | shapes | whole_numbers | measured
+    arguments | shapes | whole_numbers | measured | decided
     transfer
     samples | layout | products | between_ranks
     sizes

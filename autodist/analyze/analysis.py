@@ -134,10 +134,10 @@ def _chosen(
     planned = partial(gathering, draws=run.plan.draws)
     refused: TrainingScript | None = None
     for assumes in (True, False):  # that what is not known computes each sample apart from the others
-        unsettled = _unsettled(script, run)
+        lost = lying(assumes=assumes)
+        unsettled = _unsettled(script, run, lost)
         if not unsettled:
             break
-        lost = lying(assumes=assumes)
         meets = _first_pair(run) is not None or lost.met_at() is not None
         found = gathered_rows(run, again.program, lost, unsettled)
         if found and (rows := pairing.kept(found, first, planned, meets)):
@@ -173,10 +173,14 @@ def _warned(script: TrainingScript) -> set[ast.AST]:
     return {concern.node for concern in script.concerns if concern.code == "AD602"}
 
 
-def _unsettled(script: TrainingScript, run: Interpreter) -> set[ast.AST]:
+def _unsettled(script: TrainingScript, run: Interpreter, lost: Losses) -> set[ast.AST]:
     """The backward passes of losses that are not those of one process."""
     named, backward = _warned(script), run.of("backward")
-    return {e.node for e in backward if not pairing.is_settled(e, run) or named & _computed_from(e, run)}
+    return {
+        e.node
+        for e in backward
+        if not pairing.is_settled(e, run) or named & _computed_from(e, run) or lost.is_lost_at(named, e.node)
+    }
 
 
 def _opaque(run: Interpreter) -> list[Event]:

@@ -14,7 +14,7 @@ from autodist.borrowed import departed
 from autodist.collation import Rows
 from autodist.files.naming import rank_zero_statements
 from autodist.interpreter import Event, Interpreter, Runs
-from autodist.losses import pairing, row_numbers, scaling
+from autodist.losses import pairing, scaling
 from autodist.losses.own_gradients import OwnGradient, is_of, own_gradients
 from autodist.origins import learnt_from, upstream
 from autodist.program import Operation, Program, Value
@@ -192,21 +192,12 @@ def _told_by_values(run: Interpreter, losses: Losses | None) -> Iterator[Concern
             "and its noise is larger than that of one process; give it a size of its own, by normal_ or uniform_"
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
-    numbered = [*row_numbers.used(run)]
-    known = {site.node for site in numbered}
-    for source, node in [pair for pair in _pairings(run) if known.isdisjoint(ast.walk(pair[1]))][:1]:
+    for source, node in [each for each in _pairings(run) if losses is None or not losses.goes_by_numbers(each[1])][:1]:
         message = (
             f"{shortened(source.code(node))} pairs each sample of a batch with another: a rank finds it in "
             "its own share, so that results differ from those of one process"
         )
         yield Concern("AD602", source, node, message, Severity.WARNING)
-    for site in numbered[:1]:
-        assert isinstance(site.node, ast.Name)
-        message = (
-            f"{site.node.id} is the number of a sample in its batch, and says more here than which sample it is: a "
-            "rank counts its own, so that results differ from those of one process"
-        )
-        yield Concern("AD602", site.source, site.node, message, Severity.WARNING)
     yield from [*_picked_by_chance(run)][:1]
     for event in [*scaling.left(run)][:1]:
         assert isinstance(event.node, ast.expr)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from autodist.catalog import Catalog
 from autodist.operations import Table
+from autodist.placement.decided import dependents
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan, changed
 from autodist.program import Operation, Program, held, joined
@@ -45,6 +46,7 @@ def nearest(plan: Plan, kept: Iterable[Placements]) -> tuple[Placements, set[Ope
 def depending(near: tuple[Placements, set[Operation]], program: Program) -> list[Operation]:
     """What depends on the operations in which two plans differ, gradients of losses among it."""
     found = program.depending(near[1])
+    found = program.depending({*found, *(each for op in found for each in dependents(program).get(op, ()))})
     losses = {op for each in program.of("backward") for op in held(joined(each.operation.inputs[:1]))}
     if losses & found:
         found = program.depending({*found, *(each for each in program.operations if each.name == "torch.Tensor.grad")})

@@ -14,6 +14,7 @@ from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
 from autodist.placement.between_ranks import gives_rank, rank
 from autodist.placement.by_number import PAIRED
 from autodist.placement.call import ROWS, Call, Operand
+from autodist.placement.decided import dependents, side_by_side
 from autodist.placement.kept import KEPT, depending, nearest
 from autodist.placement.lattice import (
     COLUMNS,
@@ -99,7 +100,7 @@ class _Propagation(Opaque):
 
     def _settle(self, first: Iterable[Operation]) -> None:
         """Place some operations, and whatever uses them, until nothing changes."""
-        users = self._program.users
+        users, dependents_ = self._program.users, dependents(self._program)
         pending = deque(first)
         waiting = set(pending)
         rounds: dict[Operation, int] = {}
@@ -117,7 +118,7 @@ class _Propagation(Opaque):
                 if before[0] == placement:
                     continue
             self._found.of[operation], self._found.sizes[operation] = placement, sizes
-            for user in users[operation]:
+            for user in (*users[operation], *dependents_.get(operation, ())):
                 if user not in waiting:
                     waiting.add(user)
                     pending.append(user)
@@ -127,7 +128,7 @@ class _Propagation(Opaque):
         placement, sizes = self._result(operation)
         placement, sizes = self._measured(operation, placement) or (placement, sizes)
         if operation not in self._plan.placed:
-            return placement, sizes
+            return self._unless_decided(operation, placement), sizes
         return self._plan.placed[operation], (None, *sizes[1:]) if sizes else None
 
     def _result(self, operation: Operation) -> tuple[Placement | None, Sizes]:
@@ -147,7 +148,10 @@ class _Propagation(Opaque):
         if operation.name == "iterate" and self._goes_through_shared(operation.owner):
             return PerRank(operation.name, WRAPPED), None
         if operation.name in ("iterate", "range.index"):
-            return self._round(operation)
+            placement, sizes = self._round(operation)
+            return (
+                (PerRank(operation.name, AGAIN), sizes) if self._is_beside(operation, placement) else (placement, sizes)
+            )
         if (words := self._packed(operation)) is not None:
             return words, None
         if operation.name == "getitem":
@@ -286,6 +290,8 @@ class _Propagation(Opaque):
             return (lying and (Each(samples) if samples else Replicate())), ()
         if numbers:
             waits = placement is None and any(each.operations for each in operation.inputs)
+            if isinstance(placement, Each) and self._are_own_numbers(over):
+                return PerRank(operation.name, AGAIN), ()  # `for j in range(i)`
             if isinstance(placement, Each):  # `range(len(boxes))`, of one sample
                 return part_of(placement, f"%{operation.number}"), ()
             return (None if waits else Each(counted(placement)) if counted(placement) else placement or Replicate()), ()
@@ -303,6 +309,17 @@ class _Propagation(Opaque):
             placement = part_of(placement, f"%{operation.number}")
         several = any(self._gives_several(each) for each in over.operations)
         return placement, sizes if several or not sizes else sizes[1:]
+
+    def _is_beside(self, operation: Operation, placement: Placement | None) -> bool:
+        """Whether it is taken of what all ranks have, in rounds of a rank's own samples: `zip(outputs, weights)`"""
+        over = operation.inputs[0] if operation.inputs else Value()
+        again = (
+            operation.name == "range.index" or not over.operations or any(each.is_tensor for each in over.operations)
+        )
+        if placement != Replicate() or not again:
+            return False
+        others = (self._round(each)[0] for each in side_by_side(operation, self._program))
+        return any(isinstance(each, Each) and each.loop == ROWS for each in others)
 
     def _losses_of(self, value: Value) -> Value:
         """The losses that are computed from a value, and differentiated."""
@@ -379,7 +396,8 @@ class _Propagation(Opaque):
             return self._size_as(bound, self._plan.counts(operation, [bound]) == 0)
 
         numbers = self._whole_numbers.are_of_samples
-        return subscript(placement, self._found.size(base), key, self._operand, self._found.size, number, numbers)
+        lies, size, own = self._operand, self._found.size, self._are_own_numbers
+        return subscript(placement, self._found.size(base), key, lies, size, number, numbers, own)
 
     def _part_taken(self, operation: Operation, placement: Placement | None) -> Placement | None:
         """What a subscript takes of one sample, which is a part of it where a loop over its parts tells the place."""
@@ -393,7 +411,7 @@ class _Propagation(Opaque):
         if by is None or by == Replicate() or isinstance(placement, PerRank):
             return placement
         if placement == Replicate() and isinstance(by, (Each, PerRank)):
-            return by
+            return PerRank("getitem", AGAIN) if self._are_own_numbers(key[0]) else by
         return PerRank("getitem", SAMPLES_BESIDE)
 
     def _state(self, base: Value, operation: Operation) -> tuple[Placement, Sizes] | None:

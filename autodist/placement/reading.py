@@ -13,6 +13,7 @@ from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.placement.along import BY_PLACE
 from autodist.placement.call import OTHER_SIZE, ROWS, Call
+from autodist.placement.decided import DECIDED, decided
 from autodist.placement.lattice import (
     PARTS,
     PIECES,
@@ -395,8 +396,26 @@ class Reading:
             loops = {each.loop for each in counted_by if isinstance(each, Each) and not each.loop.startswith(PARTS)}
             if known.cls in NUMBERING and len(loops) == 1 and PIECES not in loops:
                 if all(each.name == "range.index" for each in numbers):
-                    return PerRank("range.index", AGAIN, rows="" if value.operations else loops.pop())
+                    return PerRank(known.name, AGAIN, rows="" if value.operations else loops.pop())
         return None
+
+    def _are_own_numbers(self, value: Value) -> bool:
+        """Whether loops count a rank's samples by it, and one process the batch's."""
+        return bool(value.operations) and all(map(self._counts_own, value.operations))
+
+    def _counts_own(self, operation: Operation) -> bool:
+        lying = self._found.of.get(operation)
+        return (
+            operation.name == "range.index"
+            and isinstance(lying, Each)
+            and lying.loop not in (PIECES, "range")
+            and not lying.loop.startswith(PARTS)
+        )
+
+    def _unless_decided(self, operation: Operation, placement: Placement | None) -> Placement | None:
+        """How what is computed of a sample lies, if the number that its rank gives it does not decide over it."""
+        numbers = decided(self._program).get(operation, ()) if isinstance(placement, Each) else ()
+        return PerRank(operation.name, DECIDED) if any(map(self._counts_own, numbers)) else placement
 
     def _laid_together(
         self, operation: Operation, known: operations.Operation, call: Call

@@ -23,9 +23,11 @@ def subscript(
     size: Callable[[Value], Sizes],
     number: Callable[[Value], Placement | None] | None = None,
     numbers: Callable[[Value], bool] = lambda _: False,
+    counts: Callable[[Value], bool] = lambda _: False,
 ) -> tuple[Placement, Sizes]:
     """The placement and the sizes of `x[key]`; ``lies`` says how a key lies, ``size`` how large it is, ``number`` how
-    the bounds of a slice lie, which may tell the size of the batch, and ``numbers`` if samples hold it as numbers."""
+    the bounds of a slice lie, which may tell the size of the batch, ``numbers`` if samples hold it as numbers, and
+    ``counts`` if it is the number of a sample among those of its rank."""
     keys = keys_of(key)
     sharded = placement.axis if isinstance(placement, Shard) else None
     axis, shard, counts_all = 0, None, False
@@ -55,7 +57,7 @@ def subscript(
             continue
         lying = lies(each) if sharded is None and (each.operations or each.things) else None
         if isinstance(lying, Each) and isinstance(placement, Replicate):  # `text[start : start + length]`
-            return lying, None
+            return PerRank("getitem", AGAIN) if counts(each) else lying, None  # `weights[i]`
         if isinstance(lying, Shard) and isinstance(placement, Replicate):  # `centres[labels]`
             by, last = size(each), place == len(keys) - 1
             left = (*result, *(None for _ in by or ()), *(sizes or ())[axis + 1 :])

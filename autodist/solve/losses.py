@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from autodist import operations
@@ -13,6 +13,7 @@ from autodist.placement.along import BY_NUMBER, BY_PLACE, NO_SUM, OF_ALL, OF_PAR
 from autodist.placement.arguments import LEAVING_OUT, call, is_set, option
 from autodist.placement.by_number import AS_MANY, MIXED, NONLINEAR, OWN_NUMBER, PAIRED, PRODUCT
 from autodist.placement.call import ROWS
+from autodist.placement.decided import DECIDED
 from autodist.placement.lattice import PIECES, counted, is_linear
 from autodist.placement.layout import GROUPED, OF_WHOLE
 from autodist.placement.measures import MAY_GROUP, MAY_LACK_AXIS
@@ -36,7 +37,7 @@ ALONG = frozenset([OF_TIME, OF_ALL])
 UNSURE = frozenset([MAY_LACK_AXIS, MAY_GROUP])
 GROUPING = UNSURE | {GROUPED, OF_WHOLE}
 """Why it matters where the samples are that are laid out."""
-CERTAIN = MEETING | UNSURE | {OF_TIME, OF_WHOLE, BY_NUMBER, AS_MANY, AGAIN, NO_SUM, OF_ALL_NUMBERS}
+CERTAIN = MEETING | UNSURE | {DECIDED, OF_TIME, OF_WHOLE, BY_NUMBER, AS_MANY, AGAIN, NO_SUM, OF_ALL_NUMBERS}
 """Why losses get lost that is sure to make them others, or so near to it that it has to be said."""
 OF_PARTS = frozenset([NONLINEAR, MIXED, OWN_NUMBER, PRODUCT, OF_PART])
 """Why what is computed of sums and means over a rank's samples says nothing of those of all ranks."""
@@ -186,6 +187,17 @@ class Losses:
         return not call(operation, known).untold and all(
             self.placements.size(each) is not None for each in operation.inputs[:1]
         )
+
+    def is_lost_at(self, nodes: Collection[ast.AST], backward: ast.AST) -> bool:
+        """Whether the loss of a backward pass got lost for certain where one of some nodes is."""
+        ends = {op for e in self.backward if e.node is backward for op in held(joined(e.inputs[:1]))} & self._lost()
+        return bool(ends) and any(each.node in nodes for each, _ in self.lost_at())
+
+    def goes_by_numbers(self, node: ast.AST) -> bool:
+        """Whether it is for the numbers that ranks give their own samples that an expression is each rank's own."""
+        above = self._above(each for each in self._program.at(node).operations if self._is_lost(each))
+        reasons = {getattr(self.placements.of[each], "reason", "") for each in above}
+        return bool(reasons) and reasons <= {AGAIN, DECIDED}
 
     def met_at(self) -> Operation | None:
         """Where each sample of a batch meets the others for certain, so that a loss of some of them is another one."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from autodist.program import EMPTY, MANY, UNKNOWN, Operation, Value, constant, held, joined
+from autodist.program import EMPTY, MANY, UNKNOWN, Operation, Value, closure, constant, held, joined
 from autodist.source import is_generator
 from autodist.trace.names import Names, thing
 from autodist.trace.things import External, Frame, Heap, Mapping, Sequence, Slot, Stream, picked_by
@@ -243,7 +243,7 @@ class Containers(Names):
                 each.choose(test)
         told = one.constants and other.constants and one != other and not one.operations | other.operations
         numbers = told and all(kind in (int, float, bool) for kind, _ in one.constants | other.constants)
-        if not numbers or not any(each.is_tensor for each in test.operations):
+        if not numbers or not any(each.is_tensor or _counts_samples(each) for each in test.operations):
             return EMPTY
         return self.record("operator.choice", node, frame, [test], tag=name)
 
@@ -540,6 +540,12 @@ def _targets(statement: ast.stmt) -> list[ast.expr]:
 def keyed(entries: Map[str, Value], guards: Any) -> dict[Any, Slot]:
     """The entries of a dict that is made of keywords."""
     return {key: Slot(value, guards) for key, value in entries.items()}
+
+
+def _counts_samples(operation: Operation) -> bool:
+    """Whether it is computed of a number by which a loop may count samples: `i < 4`, of `for i in range(len(x))`"""
+    above = closure([operation], lambda op: () if op.is_tensor else (e for v in op.operands for e in held(v)))
+    return any(each.name == "range.index" for each in above) and any(each.is_tensor for each in above)
 
 
 def _tests_ahead(loop: ast.AST | None) -> list[ast.expr]:

@@ -198,7 +198,12 @@ class Libraries(Processes):
     def record_element(self, value: Value, node: ast.AST, frame: Frame, tag: object) -> Value:
         """An element of one of several things that are gone through side by side."""
         with self.told_apart((node, "side", tag)):
-            return self.element(value, node, frame)
+            found = self.element(value, node, frame)
+            if found.operation is not None and found.operation.name == "range.index":  # which counts these rounds
+                return self.record("range.index", node, frame, [*found.operation.inputs], found.operation.keywords)
+            if len(found.constants) > 1 and all(kind in (int, float) for kind, _ in found.constants):
+                return found | self.record("iterate", node, frame, [value])
+            return found
 
     def builtin_map(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         if len(inputs) < 2:

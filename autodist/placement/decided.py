@@ -1,0 +1,124 @@
+"""What a sample's number among those of its rank decides over: `if i > 0: loss += criterion(out[i], y[i])`. The sample
+has another number in the batch, so that one process decides otherwise."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+
+from autodist.program import Operation, Program
+from autodist.source import Source
+
+DECIDED = "the number of a sample decides over it, and each rank counts its own"
+COMPUTING = ("operator.", "builtins.", "math.")
+"""Beginnings of the names of operations that make numbers and tests of numbers."""
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+LOOPS = (ast.For, ast.While)
+LEAVING = (ast.Continue, ast.Break, ast.Return)
+ENDING = (ast.Break, ast.Return)
+
+
+@lru_cache(maxsize=2)
+def decided(program: Program) -> Mapping[Operation, frozenset[Operation]]:
+    """The operations that are computed or not by what numbers are that loops count, and which numbers these are."""
+    made = _computed(program)
+    if not made:
+        return {}
+    tests: dict[ast.AST, frozenset[Operation]] = {}
+
+    def deciding(node: ast.AST, source: Source) -> frozenset[Operation]:
+        if node not in tests:
+            asked = [each for each in _tests(node, source) if not _begins_alike(node, each, source)]
+            read = (op for each in asked for op in program.at(each).operations if op in made)
+            tests[node] = frozenset(number for op in read for number in made[op])
+        return tests[node]
+
+    found = {}
+    for each in program.operations:
+        calls = (region for region in each.region.around() if region.function is not None)
+        places = [(each.node, each.source), *((region.node, region.source) for region in calls)]
+        numbers = frozenset(number for node, source in places for number in deciding(node, source))
+        if numbers and each not in made:
+            found[each] = numbers
+    return found
+
+
+@lru_cache(maxsize=2)
+def dependents(program: Program) -> Mapping[Operation, list[Operation]]:
+    """The operations whose placement goes by that of others, of which they are given nothing: by what counts the number
+    that decides over them, and by what is gone through side by side with what they take."""
+    found: dict[Operation, list[Operation]] = {}
+    for each, numbers in decided(program).items():
+        for number in numbers:
+            found.setdefault(number, []).append(each)
+    for each in program.operations:
+        for given in (op for other in side_by_side(each, program) for op in other.given):
+            found.setdefault(given, []).append(each)
+    return found
+
+
+def side_by_side(operation: Operation, program: Program) -> list[Operation]:
+    """What is taken in the same rounds of something else: `zip(outputs, targets, weights)`"""
+    made = program.made_at[operation.node] if operation.name in ("iterate", "range.index") else ()
+    return [each for each in made if each.name == "iterate" and each is not operation]
+
+
+def _computed(program: Program) -> dict[Operation, frozenset[Operation]]:
+    """What is computed of the numbers that loops count, and of which: not what is taken by them, `y[i]`."""
+    found: dict[Operation, frozenset[Operation]] = {}
+    for each in program.operations:
+        if each.name == "range.index":
+            found[each] = frozenset([each])
+        elif each.name.startswith(COMPUTING):
+            of = frozenset(number for value in each.operands for op in value.operations for number in found.get(op, ()))
+            found |= {each: of} if of else {}
+    return found
+
+
+def _tests(node: ast.AST, source: Source) -> Iterator[ast.expr]:
+    """What decides whether something is computed: the conditions around it, those by which rounds and functions are
+    left ahead of it, and those that end the loops around it."""
+    yield from source.conditions(node)
+    inner = node
+    for above in source.ancestors(node):
+        if isinstance(inner, ast.stmt) and not isinstance(inner, FUNCTIONS):
+            block = source.block(inner)
+            yield from _left_by(block[: block.index(inner)], LEAVING)
+        if isinstance(above, FUNCTIONS):
+            return
+        if isinstance(above, LOOPS):
+            yield from _left_by(above.body, ENDING)
+        inner = above
+
+
+def _left_by(statements: Iterable[ast.stmt], ways: tuple[type[ast.stmt], ...]) -> Iterator[ast.expr]:
+    for branch in (inner for each in statements if isinstance(each, ast.If) for inner in ast.walk(each)):
+        if isinstance(branch, ast.If) and any(isinstance(each, ways) for each in ast.walk(branch)):
+            yield branch.test
+
+
+def _begins_alike(node: ast.AST, test: ast.expr, source: Source) -> bool:
+    """Whether the other way comes to the same: it begins a sum with what is added here, `loss = term` beside `loss +=
+    term`, or computes that as well."""
+    branch = source.parents.get(test)
+    if not isinstance(branch, (ast.If, ast.IfExp)):
+        return False
+    sides = [each if isinstance(each, list) else [each] for each in (branch.body, branch.orelse)]
+    inside = [any(part is node for each in side for part in ast.walk(each)) for side in sides]
+    if True not in inside:
+        return False
+    other = [*_values(sides[not inside.index(True)])]
+    if isinstance(node, ast.AugAssign) or isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        added = [node.value] if isinstance(node, ast.AugAssign) else [node.left, node.right]
+        return any(ast.dump(each) == ast.dump(one) for each in added for one in other)
+    return any(ast.dump(node) == ast.dump(part) for one in other for part in ast.walk(one))
+
+
+def _values(side: Iterable[ast.stmt | ast.expr]) -> Iterator[ast.expr]:
+    """What one side of a branch gives, or binds names to."""
+    for each in (part for one in side for part in (ast.walk(one) if isinstance(one, ast.stmt) else [one])):
+        if isinstance(each, (ast.Assign, ast.AugAssign)):
+            yield each.value
+        elif isinstance(each, ast.expr) and each in side:
+            yield each
