@@ -8,56 +8,35 @@ for single numbers, by which layers are left out; a vector there may be noise of
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Collection, Iterator
 
 from autodist import randomness, regions
 from autodist.interpreter import Event, Interpreter
 from autodist.origins import upstream
 from autodist.script import Site
-from autodist.solve.draws import FILLING
-from autodist.source import Source, last_name
+from autodist.solve.batch_draws import BatchDraws
+from autodist.source import Source, last_name, walk
 from autodist.values import NOTHING, Draw, Object
 
-SIZED = frozenset("rand randn randperm randint normal".split())
-"""What is told by numbers how much it draws."""
-SAMPLING = frozenset(["sample", "rsample"])
-EMPTY = frozenset("empty zeros ones tensor Tensor FloatTensor LongTensor".split())
-"""What makes a tensor to be filled."""
-NUMBERS = frozenset(["int", "float", "bool"])
 EXHAUSTING = frozenset("sum list tuple set dict sorted max min".split())
 
 
 def common_draws(
     run: Interpreter, alone: frozenset[ast.AST], dealt: Collection[ast.AST], whole: Collection[ast.AST]
-) -> Iterator[Site]:
-    """Calls by which steps draw from torch something that goes by no number of samples, on all ranks at once.
-    ``alone`` are statements that not all ranks run, ``dealt`` draws of which each rank has its share, ``whole`` sizes
-    those of batches."""
-    training = {loop.node for event in run.of("backward") for loop in event.loops}
-    steps = {event.loops[-1].node for event in run.of("backward") if event.loops}
-    picking = randomness.picks_of_all(run) if training else {}
-    drawn: dict[ast.AST, list[Event]] = {}
-    for event in (each for kind in randomness.DRAWS[:2] for each in run.of(kind)) if training else ():
-        drawn.setdefault(event.node, []).append(event)
-    for node, events in drawn.items():
-        if not isinstance(node, ast.Call) or node in picking or not all("torch" in _libraries(e, run) for e in events):
-            continue
-        source = events[0].source
-        if not set(dealt).isdisjoint((node, *source.ancestors(node))) or not set(whole).isdisjoint(ast.walk(node)):
-            continue
-        inside = any(loop.node in steps for event in events for loop in event.loops)
-        trained = all(any(loop.node in training for loop in event.loops) for event in events)
-        single = _is_number(node, source)
-        if not trained or not (inside or single) or not (single or _has_known_size(node, run)):
-            continue
-        if any(event.inside_forward for event in events) and not (single or _has_known_size(node, run, most=1)):
-            continue
-        if _goes_by_samples(node, run) or not all(event.grad for event in events):
-            continue
-        if not all(_is_met_by_all(event, run, alone, training) for event in events):
-            continue
-        yield Site(source, node)
+) -> tuple[tuple[Site, ...], tuple[Site, ...]]:
+    """Calls by which steps draw from torch what serves a whole batch: those by which rank 0 can draw for all, and those
+    by which each rank draws its own. ``alone`` are statements that not all ranks run, ``dealt`` draws of which each
+    rank has its share, ``whole`` sizes those of batches."""
+    program, draws = run.runs.program, run.runs.draws
+    settled, inside = {*randomness.picks_of_all(run)}, {each for statement in alone for each in walk(statement)}
+    found: dict[bool, list[Site]] = {True: [], False: []}
+    for draw, joined in BatchDraws(program, draws, run.catalog, run.placements).found():
+        around = (region.node for each in program.made_at[draw.node] for region in draws.around(each.region))
+        shared = not {draw.node, *draw.source.ancestors(draw.node)}.isdisjoint(dealt)
+        shared = shared or not {*walk(draw.node)}.isdisjoint(whole)
+        if not shared and draw.node not in settled and inside.isdisjoint((draw.node, *around)):
+            found[joined].append(Site(draw.source, draw.node))
+    return tuple(found[True]), tuple(found[False])
 
 
 def orders(
@@ -147,61 +126,6 @@ def _is_shown_only(event: Event, run: Interpreter) -> bool:
     backwards = {each.node.func for each in run.of("backward") if isinstance(each.node, ast.Call)}
     asked = {each.node for each in run.of("test") if not each.inside_forward}
     return not any(outer in upstream(each, run) for each in (*backwards, *asked) if isinstance(each, ast.expr))
-
-
-def _libraries(event: Event, run: Interpreter) -> set[str]:
-    return {"torch" if library == "cuda" else library for library in randomness.libraries_of(event, run)}
-
-
-def _goes_by_samples(node: ast.Call, run: Interpreter) -> bool:
-    """Whether a rank's samples, or their number, have to do with what is drawn: not by their device or type."""
-    told = [node.func, *node.args, *(each.value for each in node.keywords if each.arg not in ("device", "dtype"))]
-    inner = [each for part in told for each in ast.walk(part) if isinstance(each, ast.expr)]
-    return not all(map(run.is_alike, inner))
-
-
-def _is_number(node: ast.Call, source: Source) -> bool:
-    """Whether one number is drawn, since it is taken for one: `.item()`, `int(...)`, or a condition."""
-    inner: ast.AST = node
-    for around in source.ancestors(node):
-        match around:
-            case ast.Attribute(attr="item"):
-                return True
-            case ast.Call(func=ast.Name(id=name)) if name in NUMBERS:
-                return True
-            case ast.Compare() | ast.UnaryOp():
-                inner = around
-                continue
-            case ast.If() | ast.While() | ast.IfExp() | ast.BoolOp():
-                return isinstance(around, ast.BoolOp) or inner is around.test
-        return False
-    return False
-
-
-def _has_known_size(node: ast.Call, run: Interpreter, most: float = math.inf) -> bool:
-    """Whether the numbers in a call say how much it draws, no axis longer than ``most``: what is computed may be the
-    number of a rank's samples."""
-    name = last_name(node.func)
-    if name in SAMPLING:  # of a distribution that the script names
-        return _are_known([*node.args, *(each.value for each in node.keywords)], run, most)
-    if name in FILLING and isinstance(node.func, ast.Attribute):
-        made = node.func.value
-        return isinstance(made, ast.Call) and last_name(made.func) in EMPTY and _are_known(made.args, run, most)
-    if name not in SIZED:
-        return False
-    sizes = [each.value for each in node.keywords if each.arg == "size"]
-    given = (
-        node.args if name in ("rand", "randn", "randperm") else node.args[1:] if name == "randint" else node.args[2:]
-    )
-    if name in ("randint", "normal") and not [*sizes, *given]:
-        return False
-    return _are_known([*sizes, *given], run, most)
-
-
-def _are_known(sizes: list[ast.expr], run: Interpreter, most: float) -> bool:
-    parts = [part for each in sizes for part in (each.elts if isinstance(each, (ast.Tuple, ast.List)) else [each])]
-    told = [run.values.get(each, NOTHING).const for each in parts]
-    return all(isinstance(each, int) and each <= most for each in told)
 
 
 def _is_met_by_all(event: Event, run: Interpreter, alone: frozenset[ast.AST], training: Collection[ast.AST]) -> bool:

@@ -698,8 +698,9 @@ class TrainingScript:
     drawn_for_all: tuple[WholeNoise, ...] = ()
     common_draws: tuple[Site, ...] = ()
     """What steps draw once for their batch, though dropout and noise differ by rank: rank 0 draws it for all."""
-    sample_generators: tuple[Site, ...] = ()
-    """Calls that make generators of the script's own from which samples are drawn: they have one seed on all ranks."""
+    sample_generators: Mapping[Site, bool] = field(default_factory=dict)
+    """Calls that make generators of the script's own from which samples are drawn, with one seed on all ranks; and
+    whether one call makes several, with seeds of their own."""
     kept_generators: tuple[SampleGenerator, ...] = ()
     """Those of objects that have drawn something else from them before."""
     worker_seeds: tuple[Site, ...] = ()

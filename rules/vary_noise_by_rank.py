@@ -210,12 +210,13 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
             code = f"if {d}.get_rank() > 0:\n" + textwrap.indent(code, "    ")
         fix = Fix((*imports, *torch_import, *planned(site.source, InsertBefore(site.node, code))))
         yield Finding(site.source, site.node, "every rank would draw the same noise", fix)
-    for made in script.sample_generators:
+    for made, several in script.sample_generators.items():
         assert isinstance(made.node, ast.Call)
         seed_of = next((each for name in ("seed", "x") if (each := argument(made.node, name, 0)) is not None), None)
         if seed_of is not None and not isinstance(seed_of, (ast.List, ast.Tuple)):
             d, imports = dist(context, made.source)
-            fix = Fix((*imports, *planned(made.source, WrapExpr(seed_of, f"{{}} + {d}.get_rank()"))))
+            rank = f"1000 * {d}.get_rank()" if several else f"{d}.get_rank()"  # whose seeds are no other rank's
+            fix = Fix((*imports, *planned(made.source, WrapExpr(seed_of, f"{{}} + {rank}"))))
             yield Finding(made.source, made.node, "every rank would draw the same noise for its samples", fix)
     for kept in script.kept_generators:
         d, imports = dist(context, kept.source)

@@ -198,6 +198,7 @@ SOLVE = """
     facts
     layouts
     sources | demands | learned | generators | normalising
+    batch_draws
     draws
     batches | alone | written | stores | sides | passes
     sizes | steps | paths

@@ -37,7 +37,15 @@ from autodist.analyze.device_numbers import device_numbers
 from autodist.analyze.devices import asked_devices, hidden_devices, loads_of, names_device, takes_gpu
 from autodist.analyze.going_apart import gone_apart
 from autodist.analyze.group import gathered_without_group, sometimes_joined, without_group
-from autodist.analyze.handmade import draw_sites, drawn_alike, generators_alike, left_seeded, masks_alike, picked_apart
+from autodist.analyze.handmade import (
+    draw_sites,
+    drawn_alike,
+    drawn_once,
+    generators_alike,
+    left_seeded,
+    masks_alike,
+    picked_apart,
+)
 from autodist.analyze.launched import ends_at_once, is_distributed, never_joined
 from autodist.analyze.loaders import evaluation_loaders, evaluation_samplers, sampler_concerns, sharded_loaders
 from autodist.analyze.losses import (
@@ -205,12 +213,23 @@ def assembled(
     varied = undecided(frozenset(randomness.noise(run, dealt, loaders)), run)
     shares = {site.node for site in batch_sizes}
     alone_or_apart = frozenset(guarded) | outside
-    common = tuple(common_draws(run, alone_or_apart, dealt, shares)) if not is_distributed(run) else ()
+    common, once = common_draws(run, alone_or_apart, dealt, shares) if not is_distributed(run) else ((), ())
     noisy = parting.by_noise(run, frozenset(guarded), outside)
     apart, own_draws, common = (
         ((), frozenset[ast.expr](), common)
         if noisy is None
-        else gone_apart(run, loaders, draws, shared_draws, models, varied, common, alone_or_apart, shares)
+        else gone_apart(
+            run,
+            loaders,
+            draws,
+            shared_draws,
+            models,
+            varied,
+            common,
+            {site.node for site in once},
+            alone_or_apart,
+            shares,
+        )
     )
     decisions = parting.decisions(run, frozenset(guarded), outside, met) if not is_distributed(run) else ()
     decided = {decision.node for decision in decisions}
@@ -220,7 +239,7 @@ def assembled(
     own_generators = [each for each in loaders if randomness.seeds_workers(each, run)]
     for_all = () if is_distributed(run) else tuple(randomness.drawn_for_all(run, apart, dealt, shares))
     batch_sizes = [site for site in batch_sizes if all(site.node not in each.divided for each in for_all)]
-    of_samples = [] if is_distributed(run) else randomness.generators_of_samples(loaders, run)
+    of_samples = {} if is_distributed(run) else randomness.generators_of_samples(loaders, run)
     kept, kept_alike = ((), ()) if is_distributed(run) else randomness.kept_generators(loaders, of_samples, run)
     apart_seeds = [
         randomness.seeds_of(event)
@@ -332,7 +351,7 @@ def assembled(
         noise=varied,
         drawn_for_all=for_all,
         common_draws=common if apart else (),
-        sample_generators=tuple(of_samples),
+        sample_generators=of_samples,
         kept_generators=kept,
         worker_seeds=tuple(Site(*each) for each in run.runs.generators.seeds_of_workers(read_apart)),
         worker_generators=tuple(Site(each.source, each.node) for each in own_generators if apart and not each.mixed),
@@ -347,6 +366,7 @@ def assembled(
             *concerns,
             *naming.concerns(run),
             *picked_apart(run, apart, varied, common),
+            *drawn_once(once if apart else ()),
             *left_seeded(run),
             *generators_alike(kept_alike),
             *(searching.given_to_unknown(run) if not is_distributed(run) else ()),

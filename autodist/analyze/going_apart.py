@@ -22,16 +22,18 @@ def gone_apart(
     models: list[Model],
     varied: frozenset[str],
     common: tuple[Site, ...],
+    once: Collection[ast.AST],
     alone: frozenset[ast.AST],
     sizes: Collection[ast.AST],
 ) -> tuple[tuple[Apart, ...], frozenset[ast.expr], tuple[Site, ...]]:
     """The loops ahead of which ranks are seeded apart, the draws by which each then draws samples for itself, and what
     rank 0 draws for all of them. Of the batches that are ``shared`` out some are ``draws``; ``varied`` are libraries
-    that draw noise alone, ``common`` is what steps draw once for a batch, ``alone`` what not all ranks run, and
+    that draw noise alone, ``common`` is what steps draw once for a batch and rank 0 can
+    draw for all, ``once`` what it cannot, ``alone`` what not all ranks run, and
     ``sizes`` are those of batches."""
     taken_over = {site.node for site in common}
     dealt_out = {each.node for each in shared if id(each.node) not in draws}
-    apart = randomness.diverge(run, loaders, draws | dealt_out, models, varied, taken_over)
+    apart = randomness.diverge(run, loaders, draws | dealt_out, models, varied, taken_over, once)
     drawn = bool(shared) or randomness.draws_data(loaders, run)
     acting = not apart and bool(shared) and randomness.acts_by_chance(models, run)
     if is_distributed(run) or acting or not apart and not drawn:
@@ -53,7 +55,7 @@ def gone_apart(
     if ordered is None or any(not made.isdisjoint(site.source.ancestors(site.node)) for site in ordered):
         return (), frozenset(), common
     taken_over |= {site.node for site in ordered}
-    apart = randomness.diverge(run, loaders, frozenset(), models, varied, taken_over)
+    apart = randomness.diverge(run, loaders, frozenset(), models, varied, taken_over, once)
     return (apart, frozenset(own), (*common, *ordered)) if apart else ((), frozenset(), common)
 
 

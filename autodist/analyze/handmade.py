@@ -550,6 +550,18 @@ def picked_apart(
         yield Concern("AD702", event.source, event.node, message, Severity.WARNING)
 
 
+def drawn_once(sites: Iterable[Site]) -> Iterator[Concern]:
+    """What steps draw for a whole batch, where ranks have gone apart and rank 0 cannot draw for all of them."""
+    for site in sites:
+        code = shortened(site.source.code(site.node)) if isinstance(site.node, ast.expr) else "this"
+        message = (
+            f"{code} is drawn once for the whole batch, and each rank draws its own once dropout and noise differ by "
+            "rank: the samples of one batch get as many draws as there are ranks; draw it from a torch.Generator that "
+            "is seeded alike on all ranks"
+        )
+        yield Concern("AD702", site.source, site.node, message, Severity.WARNING)
+
+
 def left_seeded(run: Interpreter) -> Iterator[Concern]:
     """Where ranks draw apart what they must have in common, each from where its last sample has left the generator."""
     if is_distributed(run):

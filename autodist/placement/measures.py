@@ -11,7 +11,7 @@ from math import prod
 from autodist import operations
 from autodist.placement import arguments
 from autodist.placement.call import OTHER_SIZE, ROWS, Call
-from autodist.placement.lattice import GUESSED, PerRank, Placement, Replicate, Shard, counted
+from autodist.placement.lattice import GUESSED, Partial, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.layout import GROUPED, OF_WHOLE
 from autodist.placement.reading import Reading
 from autodist.placement.shapes import Sizes
@@ -40,6 +40,13 @@ def _data_sets(value: Value, within: int = 4) -> Iterator[Operation]:
     for each in value.things if within else ():
         given = (*each.inputs, *each.keywords.values()) if isinstance(each, Object) else ()
         yield from (op for part in given for op in _data_sets(part, within - 1))
+
+
+def begins_behind(key: Value, axis: int) -> bool:
+    """Whether a slice takes only what comes behind an axis: `x.shape[1:]`"""
+    cut = key.operation
+    start = cut.inputs[0].constant if cut is not None and cut.name == "builtins.slice" else None
+    return type(start) is int and start > axis
 
 
 class Measures(Reading):
@@ -139,6 +146,19 @@ class Measures(Reading):
             return None
         sizes = self._found.size(taken.inputs[0])
         return sizes[1:] if sizes else None
+
+    def _is_as_large(self, value: Value) -> bool:
+        """Whether it is as large on each rank as in one process: what joins over the ranks, or one of a rank's samples,
+        `x[0]`, `x[:1]`."""
+        if isinstance(self._operand(value), Partial):
+            return True
+        taken = value.operation
+        key = arguments.keys_of(taken.inputs[1])[:1] if taken is not None and taken.name == "getitem" else []
+        if taken is None or not key or self._operand(taken.inputs[0]) != Shard(0):
+            return False
+        cut = key[0].operation
+        bounds = [each.constant for each in cut.inputs] if cut is not None and cut.name == "builtins.slice" else []
+        return type(key[0].constant) is int or bounds in ([None, 1, None], [0, 1, None], [-1, None, None])
 
     def _counts_whole(self, size: Value) -> bool:
         """Whether it is computed from a number of a rank's samples that was made that of all ranks."""

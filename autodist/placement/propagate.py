@@ -34,7 +34,7 @@ from autodist.placement.lattice import (
     piecewise,
     times,
 )
-from autodist.placement.measures import MAY_LACK_AXIS
+from autodist.placement.measures import MAY_LACK_AXIS, begins_behind
 from autodist.placement.opaque import WRAPPED, Opaque
 from autodist.placement.placements import Placements, joint
 from autodist.placement.plan import Plan, Sharded
@@ -440,6 +440,8 @@ class _Propagation(Opaque):
         axis = operation.inputs[1].constant
         found = [self._first(each) for each in shapes]
         sharded = {each.axis: each.rows for each in found if isinstance(each, Shard)}
+        if sharded and begins_behind(operation.inputs[1], max(sharded)):
+            return Replicate()
         if not sharded or type(axis) is not int:
             return None
         lengths = {len(self._found.size(each.inputs[0]) or ()) for each in shapes}
@@ -522,6 +524,8 @@ class _Propagation(Opaque):
         alike = known.cls in ("fill_like", "random_like") and known.short.endswith("_like")
         if alike and operation.inputs and (sample := self._one_sample(operation.inputs[0])) is not None:
             return Replicate(), sample
+        if alike and operation.inputs and self._is_as_large(operation.inputs[0]):
+            return Replicate(), self._found.size(operation.inputs[0])
         if known.cls == "random" and any(self._is_apart(each) for each in arguments.drawn_from(operation, known)):
             return self._drawn_of_own(operation, known)
         if known.cls == "scatter" and (not isinstance(base := self._operand(operation.inputs[0]), Shard)):

@@ -51,10 +51,11 @@ def diverge(
     models: list[Model],
     varied: frozenset[str],
     common: Collection[ast.AST] = (),
+    once: Collection[ast.AST] = (),
 ) -> tuple[Apart, ...]:
     """The outermost training loop, or one of each alternative, if dropout or noise in it should differ by rank.
     ``varied`` are the libraries besides torch that draw nothing else, see `noise`; what is drawn in ``common`` comes
-    from rank 0."""
+    from rank 0, and what is drawn ``once`` for a batch need not differ, either."""
     if draws and (not drawn_beside_torch(draws, run) or acts_by_chance(models, run)):
         return ()
     if (
@@ -80,7 +81,7 @@ def diverge(
             continue  # the ranks have gone apart already
         for loop, again in _may_go_apart(event, run):
             end_here = _seeded_again(loop, _start(loop, run), run)
-            if _draws_noise(loop, outer, end_here, run, drops, varied, common):
+            if _draws_noise(loop, outer, end_here, run, drops, varied, {*common, *once}):
                 found.append((event, loop))
                 repeated |= {loop.node} if again else set()
                 end = max(end, end_here)

@@ -148,12 +148,14 @@ def noise_of_own(run: Interpreter) -> Iterator[Event]:
             yield event
 
 
-def generators_of_samples(loaders: Iterable[Loader], run: Interpreter) -> list[Site]:
+def generators_of_samples(loaders: Iterable[Loader], run: Interpreter) -> dict[Site, bool]:
     """Where generators of the script's own are made from which the samples of training loaders alone are drawn: they
-    begin alike on all ranks. Not in a module that is imported, before there is a group."""
+    begin alike on all ranks; and whether one call makes several. Not in a module that is imported, before there is a
+    group."""
     found = run.runs.generators.of_samples(each.object.node for each in loaders if not each.iterable)
-    made = [Site(each.source, each.node) for each in found if each.source is not None]
-    return [each for each in made if each.source is run.project.entry or each.source.function(each.node) is not None]
+    made = {Site(e.source, e.node): run.runs.generators.are_several(e) for e in found if e.source is not None}
+    entry = run.project.entry
+    return {e: several for e, several in made.items() if e.source is entry or e.source.function(e.node) is not None}
 
 
 def kept_generators(

@@ -15,7 +15,7 @@ from typing import Any
 from autodist.catalog import ANY_GENERATOR, RANDOM_ROLES, Catalog
 from autodist.placement import Replicate, Shard
 from autodist.placement.placements import Placements
-from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure
+from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
 from autodist.solve.steps import given, steps_of
 from autodist.source import Source, argument
 from autodist.trace.objects import called_by
@@ -28,6 +28,8 @@ OWN = frozenset(
 """What draws nothing, or makes a generator of its own."""
 FILLING = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ geometric_ cauchy_".split())
 """Methods of tensors that draw."""
+SAMPLING = ("sample", "rsample")
+"""Methods of torch's distributions that draw."""
 SEEDING = ("seed", "any_seed")
 TOLD = RANDOM_ROLES | {"random_transform", "dropout"}
 """What draws in a step by what it is called."""
@@ -111,12 +113,25 @@ class Draws:
     def is_met_by_all(self, node: ast.AST, placements: Placements) -> bool:
         """Whether all ranks come to a call, equally often: no condition or loop around it goes by a rank's samples, and
         no library calls the function that it stands in."""
-        operations = [each for each in self._program.operations if each.node is node]
-        by_libraries = {each.node for each in self._program.operations if each.name == "callback"}
+        operations = self._program.made_at.get(node, ())
         around = {region for each in operations for region in self.around(each.region)}
-        alike = (placements.value(each.subject) in (None, Replicate()) for each in around if each.kind in DECIDING)
-        called = any(each.kind == "call" and each.node in by_libraries or reads_samples(each) for each in around)
+        told = (value for each in around if each.kind in DECIDING for value in self.told(each))
+        alike = (placements.value(each) in (None, Replicate()) for each in told)
+        called = any(each.kind == "call" and each.node in self._by_libraries or reads_samples(each) for each in around)
         return bool(operations) and not called and placements.sample_loops.isdisjoint(around) and all(alike)
+
+    @cached_property
+    def _by_libraries(self) -> frozenset[ast.AST]:
+        """Where libraries call functions of the script."""
+        return frozenset(each.node for each in self._program.operations if each.name == "callback")
+
+    def told(self, region: Region) -> Iterator[Value]:
+        """What says whether, or how often, a branch or loop is run: `range(n)` goes by its bounds."""
+        yield region.subject
+        if isinstance(region.node, ast.While):
+            yield self._program.at(region.node.test)
+        for each in held(region.subject):
+            yield from each.operands if each.name == "range.index" else ()
 
     def is_read(self, node: ast.AST) -> bool:
         """Whether a call is made for single samples that loaders read, or as their workers begin, and nowhere else."""
@@ -172,7 +187,7 @@ class Draws:
         run += self._set_later if loaders and not stream else []
         seeds = [each for operation in run for each in self.seeds(operation)]
         found: dict[tuple[str, ast.AST], Draw] = {}
-        for each in (drawn for operation in run for drawn in self._drawn(operation)):
+        for each in (drawn for operation in run for drawn in self.drawn(operation)):
             if not any(_is_seeded_by(each, seed) for seed in seeds):
                 found.setdefault((each.library, each.node), each)
         return list(found.values())
@@ -190,16 +205,19 @@ class Draws:
         seeds = any(self._catalog.has(operation.name, role) for role in SEEDING) and any(operation.operands)
         return [Draw(operation.name.partition(".")[0], operation)] if seeds else []
 
-    def _drawn(self, operation: Operation) -> list[Draw]:
+    def drawn(self, operation: Operation) -> list[Draw]:
         """What an operation draws from the generators of libraries."""
         short = operation.name.rpartition(".")[2]
         own = operation.keywords.get("generator", Value())
         if own.operations or own.things or short in OWN:
             return []
-        if RANDOM_ROLES & self._catalog.roles(operation.name):
+        roles = self._catalog.roles(operation.name)
+        if RANDOM_ROLES & roles or "dropout" in roles and _drops(operation):
             return [Draw(operation.name.partition(".")[0], operation)]
         if operation.name.startswith("torch.Tensor."):
             return [Draw("torch", operation)] if short in FILLING else []
+        if operation.name.startswith("torch.distributions."):
+            return [Draw("torch", operation)] if short in SAMPLING else []
         return self._named(self._names(operation), operation)
 
     def _names(self, operation: Operation) -> list[str]:
@@ -221,6 +239,12 @@ class Draws:
     def _is_output(self, operation: Operation) -> bool:
         """Whether it is computed of what a model gives."""
         return any("module" in getattr(each.owner, "roles", ()) for each in closure([operation], given))
+
+
+def _drops(operation: Operation) -> bool:
+    """Whether it drops numbers out: `F.dropout(x, training=False)` does not, nor does a layer that is being made."""
+    training = operation.argument("training", 2)
+    return not operation.name.endswith("__init__") and (training is None or training.constant is not False)
 
 
 def _held(owner: Object) -> Iterator[Object]:

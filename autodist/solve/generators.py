@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from autodist.program import Operation, Program, Region, Value, closure
+from autodist.program.values import ANY_CONSTANT
 from autodist.solve.draws import Draws, reads_samples
 from autodist.solve.steps import given
 from autodist.source import Source, all_of, argument, walk
@@ -23,6 +24,9 @@ ASKED = frozenset("manual_seed initial_seed get_state set_state device bit_gener
 """Methods of generators that draw nothing."""
 SIMPLE = (ast.Constant, ast.Name, ast.Attribute, ast.BinOp, ast.Add, ast.expr_context)
 """What a seed is made of that can be said once more."""
+PICKING = ("getitem", "iterate")
+NO_NUMBERS = tuple(f"numpy.random.{each}" for each in ("SeedSequence", "PCG64", "Philox", "MT19937", "SFC64"))
+"""What generators are made with that is no number."""
 APART = frozenset(
     "initial_seed get_worker_info get_state get_rng_state getstate get_rank randint random_ urandom randbits "
     "SeedSequence local_rank global_rank rank".split()
@@ -55,7 +59,24 @@ class Generators:
         ours = {each for loader in nodes for each in self._draws.made_at(loader)}
         found = {each: None for op in self._in_order(read) for each in _asked(op) if "generator" in each.roles}
         made = {each.owner for each in read if _short(each) == "__init__"}
-        return [each for each in found if each not in made and not any(self._elsewhere(each, ours))]
+        alone = (each for each in found if each not in made and not any(self._elsewhere(each, ours)))
+        return [e for e in alone if self._is_made_there(e) and all(map(_may_be_number, self._seeds_of(e)))]
+
+    def _is_made_there(self, generator: Object) -> bool:
+        """Whether a call makes it itself, and no other function that is given the class: `map(random.Random, seeds)`"""
+        called = generator.node.func if isinstance(generator.node, ast.Call) else generator.node
+        return generator.name in self._program.at(called).functions
+
+    def are_several(self, generator: Object) -> bool:
+        """Whether one call makes several, each by a seed of its own: `[random.Random(k) for k in range(4)]`"""
+        made = (each for each in self._program.made_at.get(generator.node, ()) if _short(each) == "__init__")
+        looped = any(each.region.loops for each in made)
+        return looped and not all(each.is_constant for each in self._seeds_of(generator))
+
+    def _seeds_of(self, generator: Object) -> list[Value]:
+        """What generators are made with at a place."""
+        made = (each for each in self._program.made_at.get(generator.node, ()) if _short(each) == "__init__")
+        return [seed for each in made for seed in (*each.inputs[:1], *each.keywords.values())]
 
     def kept(
         self, loaders: Sequence[tuple[ast.AST, bool]], settled: Collection[ast.AST]
@@ -74,7 +95,8 @@ class Generators:
             for each in drawn:
                 if each.node in settled or self._is_begun_for_a_sample(each, read):
                     continue
-                begun = _begun_anew(each, self._elsewhere(each, ours))
+                numbered = all(map(_may_be_number, self._seeds_of(each)))
+                begun = _begun_anew(each, self._elsewhere(each, ours)) if numbered else None
                 if begun is not None:
                     again[each.node] = begun
                 elif each.source is not None:
@@ -117,6 +139,13 @@ class Generators:
         made = generator.source.statement(generator.node) if generator.source and own else None
         stays = isinstance(made, ast.Assign) and any(isinstance(each, ast.Attribute) for each in made.targets)
         return bool(own) and (not stays or any(value.operations for each in own for value in each.operands))
+
+
+def _may_be_number(seed: Value) -> bool:
+    """Whether the rank can be added to a seed: not to a list, nor to what SeedSequences give."""
+    above = closure(seed.operations, lambda op: given(op) if op.name in PICKING else ())
+    numbers = all(issubclass(each[0], (int, float)) or each == ANY_CONSTANT for each in seed.constants)
+    return numbers and not seed.things and not any(each.name.startswith(NO_NUMBERS) for each in above)
 
 
 def _short(operation: Operation) -> str:
@@ -172,6 +201,8 @@ def _begun_anew(generator: Object, elsewhere: Iterable[Operation]) -> Kept | Non
         return None
     if not isinstance(statement, ast.Assign) or len(statement.targets) > 1 or any(all_of(method, ast.Return)):
         return None
+    if not _is_kept_itself(source, made, statement):
+        return None
     (name,), seed = statement.targets, None
     if generator.name != "torch.Generator":
         seed = next((each for key in ("seed", "x") if (each := argument(made, key, 0)) is not None), None)
@@ -179,6 +210,17 @@ def _begun_anew(generator: Object, elsewhere: Iterable[Operation]) -> Kept | Non
             return None
     within = all(each.region.is_within(lambda region: region.function is method) for each in elsewhere)
     return Kept(made, source, name, method.body[-1], seed) if within and isinstance(name, ast.Attribute) else None
+
+
+def _is_kept_itself(source: Source, made: ast.Call, statement: ast.Assign) -> bool:
+    """Whether a statement keeps the generator that it makes, and no list of such: `self.g = torch.Generator()`"""
+    inner: ast.AST = made
+    while inner is not statement.value:
+        around = source.parents[inner]
+        if not isinstance(around, ast.Attribute) and not (isinstance(around, ast.Call) and around.func is inner):
+            return False
+        inner = around
+    return True
 
 
 def _is_there_later(seed: ast.expr | None, method: ast.FunctionDef) -> bool:

@@ -143,3 +143,46 @@ def test_one_number_for_each_sample(tmp_path: Path) -> None:
     """Ranks draw for their own."""
     text = STEP.format(batches="loader", drawn="x = torch.stack([augmented[each] for each in x])")
     assert COMMON not in converted(tmp_path, text)[0]
+
+
+SIZES = """\
+import argparse
+import torch.nn.functional as F
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--dim", type=int, default=4)
+args = parser.parse_args()
+"""
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    ["torch.randn(args.dim)", "torch.rand(x.shape[1])", "torch.randn_like(x[:1])", "F.dropout(torch.ones(4))"],
+)
+def test_sizes_that_are_no_numbers_of_samples(tmp_path: Path, zygote: Zygote | None, drawn: str) -> None:
+    text = SIZES + STEP.format(batches="loader", drawn=f"x = x + {drawn}")
+    after, said = converted(tmp_path, text)
+    assert f"x = x + drawn_by_rank_zero({drawn})" in after and "each rank draws its own" not in said
+    assert differences(tmp_path, zygote, text) is None
+
+
+@pytest.mark.parametrize(
+    ("drawn", "shown"),
+    [
+        ("x = x * F.dropout(scale)", "F.dropout(scale)"),
+        ("x = x * Normal(scale, 1.0).rsample()", "Normal(scale, 1.0).rsa"),
+    ],
+)
+def test_what_rank_zero_cannot_draw_is_told(tmp_path: Path, drawn: str, shown: str) -> None:
+    """Gradients flow through it to what is trained."""
+    text = "from torch.distributions import Normal\n" + SIZES + STEP.format(batches="loader", drawn=drawn)
+    text = text.replace("optimizer =", "scale = nn.Parameter(torch.ones(4))\noptimizer =")
+    after, said = converted(tmp_path, text.replace("model.parameters()", "[*model.parameters(), scale]"))
+    assert f"AD702 {shown}" in said and "each rank draws its own" in said and "drawn_by_rank_zero" not in after
+
+
+def test_sizes_by_what_is_made_global(tmp_path: Path, zygote: Zygote | None) -> None:
+    text = SIZES + STEP.format(batches="loader", drawn="x = x * torch.rand(int(y.mean().abs()) + 1)[0]")
+    after = converted(tmp_path, text)[0]
+    assert "drawn_by_rank_zero(torch.rand(int(reduce_mean(y.mean()).abs()) + 1))" in after
+    assert differences(tmp_path, zygote, text) is None

@@ -165,3 +165,36 @@ def test_generators_of_samples(read: str, more: str, own: int, kept: int, left: 
     generators = Generators(program, Draws(program, CATALOG))
     again, others = generators.kept([(made, False)], set())
     assert (len(generators.of_samples([made])), len(again), len(others)) == (own, kept, left)
+
+
+@pytest.mark.parametrize(
+    ("made", "own", "several", "kept", "left"),
+    [
+        ("np.random.default_rng(5)", 1, False, 1, 0),
+        ("[np.random.default_rng(k) for k in range(4)]", 1, True, 0, 1),
+        ("[np.random.default_rng(k) for k in (1, 7)]", 1, True, 0, 1),
+        ("{k: np.random.default_rng(k) for k in range(4)}", 1, True, 0, 1),
+        ("list(map(np.random.default_rng, range(4)))", 0, False, 0, 1),
+        ("[np.random.default_rng(3) for _ in range(4)]", 1, False, 0, 1),
+        ("np.random.default_rng(SPAWNED[0])", 0, False, 0, 1),
+        ("np.random.default_rng(np.random.SeedSequence(5))", 0, False, 0, 1),
+        ("np.random.default_rng(np.random.SeedSequence(5).spawn(2)[0])", 0, False, 0, 1),
+        ("np.random.default_rng(seed=np.random.SeedSequence(5).spawn(2)[0])", 0, False, 0, 1),
+        ("[np.random.default_rng(each) for each in SPAWNED]", 0, False, 0, 1),
+        ("np.random.default_rng([5, 6])", 0, False, 0, 1),
+        ("np.random.Generator(np.random.PCG64(5))", 0, False, 0, 1),
+        ("random.Random('five')", 0, False, 0, 1),
+    ],
+)
+def test_seeds_that_a_rank_is_added_to(made: str, own: int, several: bool, kept: int, left: int) -> None:
+    """Numbers alone: where one call makes several generators, those of ranks must not overlap."""
+    script = SCRIPT.format(data="Samples()", read="x + self.rng.normal()", collate="None", seed="0", workers=0)
+    script = script.replace("np.random.default_rng(5)", made).replace(
+        "RNG =", "SPAWNED = np.random.SeedSequence(5).spawn(2)\nRNG ="
+    )
+    program = traced(script.replace("self.rng.", "self.rng[0].") if made.startswith(("[", "{", "list")) else script)
+    loader = named(program, "torch.utils.data.DataLoader.__init__")[0].node
+    generators = Generators(program, Draws(program, CATALOG))
+    again, others = generators.kept([(loader, False)], set())
+    alone = generators.of_samples([loader])
+    assert (len(alone), any(map(generators.are_several, alone)), len(again), len(others)) == (own, several, kept, left)
