@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from autodist.interpreter import Call_, Event, Interpreter, returned
 from autodist.models import loose_parameters, optimized_by, owned_parameters, parts
 from autodist.regions import exclusive
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
+from autodist.solve.learned import learned
 from autodist.source import Source, shortened, stepped_tensor
-from autodist.values import NOTHING, Object, Parameters, Path_, Scope, Thing
+from autodist.values import NOTHING, Draw, Object, Parameters, Path_, Scope, Thing
 
 KINDS = ("backward", "gradient", "clip", "unscale", "step")
 Key = tuple[int, Path_]
@@ -54,6 +55,16 @@ def averaged(run: Interpreter, models: list[Model]) -> tuple[list[tuple[Site, st
             elif due and not places and backward is not None and _closure(backward, run) is not None:
                 missed.setdefault(event.node, _within_closure(event))
     return [(site, optimizer) for (_, optimizer), site in found.items()], list(missed.values())
+
+
+def lacks_gradients(run: Interpreter, models: list[Model], draws: Iterable[Draw]) -> bool:
+    """Whether a rank may have no gradient of a parameter in a step in which another rank has one: samples may decide
+    which parts of a model run, or which tensors outside of modules a loss reads, or ranks take samples in turn."""
+    if any(draw.turn for draw in draws):
+        return True
+    depends = learned(run.runs.program)
+    modules = [each for model in models if model.bypassed for each in (model.object, *model.alternatives)]
+    return depends.loose_vary or any(depends.varies(each.node) for each in modules)
 
 
 def _optimizers(run: Interpreter, models: list[Model]) -> set[Key]:

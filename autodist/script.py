@@ -605,6 +605,8 @@ class TrainingScript:
     averaged: tuple[tuple[Site, str], ...] = ()
     stepped_by_hand: tuple[tuple[Site, str], ...] = ()
     """Statements that change tensors in no module by their gradients, and these tensors."""
+    lacks_gradients: bool = False
+    """Whether a rank may have no gradient of a parameter in a step in which another rank has one."""
     sums: tuple[Site, ...] = ()
     amplified: tuple[Site, ...] = ()
     """Where gradients are taken of means over a rank's samples, with regard to these, and how large they are counts."""

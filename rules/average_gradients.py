@@ -125,6 +125,21 @@ def average_gradients(optimizer):
 '''
 
 
+AVERAGE_SOME_LOOSE = '''\
+def average_gradients_of(tensors):
+    """Average the gradients of tensors over all ranks, of which some may have none of a tensor."""
+    has_any = {torch}.tensor([float(tensor.grad is not None) for tensor in tensors]).to(tensors[0].device)
+    {d}.all_reduce(has_any)
+    for tensor, count in zip(tensors, has_any.tolist()):
+        if count:
+            tensor.grad = {torch}.zeros_like(tensor) if tensor.grad is None else tensor.grad
+            {d}.all_reduce(tensor.grad)
+            tensor.grad /= {d}.get_world_size()
+
+
+'''
+
+
 AVERAGE_LOOSE = '''\
 def average_gradients_of(tensors):
     """Average the gradients of tensors over all ranks."""
@@ -184,7 +199,7 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
     for site, optimizer in script.averaged:
         d, imports = dist(context, site.source)
         code = AVERAGE.replace("{d}", d)
-        if any(draw.turn for draw in script.draws):
+        if script.lacks_gradients:
             torch, needed = imported(context, site.source, "torch")
             imports, code = (*imports, *needed), AVERAGE_SOME.replace("{d}", d).replace("{torch}", torch)
         call = InsertBefore(site.statement, f"average_gradients({optimizer})\n")
@@ -193,7 +208,11 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
     for site, tensors in script.stepped_by_hand:
         d, imports = dist(context, site.source)
         call = InsertBefore(site.statement, f"average_gradients_of({tensors})\n")
-        helper = defined(script, site.source, AVERAGE_LOOSE.replace("{d}", d))
+        code = AVERAGE_LOOSE.replace("{d}", d)
+        if script.lacks_gradients:
+            torch, needed = imported(context, site.source, "torch")
+            imports, code = (*imports, *needed), AVERAGE_SOME_LOOSE.replace("{d}", d).replace("{torch}", torch)
+        helper = defined(script, site.source, code)
         fix = Fix((*imports, *helper, *planned(site.source, call)))
         yield Finding(
             site.source, site.node, "gradients of tensors in no module are averaged before they are used", fix

@@ -284,6 +284,7 @@ def assembled(
         row_means=tuple(wholes.row_means(run)),
         paired=tuple(wholes.paired(run)),
         averaged=tuple(averaged),
+        lacks_gradients=averaging.lacks_gradients(run, models, shared_draws),
         stepped_by_hand=tuple(averaging.stepped_by_hand(run)[0]) if not is_distributed(run) else (),
         sums=tuple(sums(run, losses)) if losses is not None else (),
         pieces=tuple(pieces(run, losses)) if losses is not None else (),

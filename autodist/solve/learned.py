@@ -19,12 +19,13 @@ from autodist.solve.parameters import (
     LAYERS,
     intersection,
     is_list,
+    is_parameter,
     runs_in_turn,
     union,
     unwrapped,
 )
 from autodist.solve.sides import Branch, Side, Sides, branching
-from autodist.solve.steps import given, is_constant
+from autodist.solve.steps import given, is_constant, steps_of
 from autodist.trace.things import Heap, Mapping, Object, Sequence, Stream
 
 DEEPEST = 8
@@ -51,6 +52,7 @@ class Learned(Sides):
         self._calls: dict[Operation, tuple[ast.AST, object] | None] = {}
         self._drawn: dict[Region, bool] = {}
         self._instead: dict[Operation, int] = {}
+        self._loose = frozenset(steps_of(program).stepped)
         self._may: dict[Operation, int] = dict.fromkeys(program.operations, 0)
         self._surely: dict[Operation, int] = dict.fromkeys(program.operations, EVERY)
         self._settle(self._may, self._reached)
@@ -67,6 +69,17 @@ class Learned(Sides):
     def varies(self, node: ast.AST) -> bool:
         """Whether some of them have one after one step, and none after another."""
         return any(self._reached(each) & whole & ~self._of(each) for whole, each in self._asked(node))
+
+    @cached_property
+    def loose_vary(self) -> bool:
+        """The same of parameters that are in no module. Where they are stepped by hand, a step that does not ask for a
+        gradient has one."""
+        if not self._program.of("optimizer.step") and not any(map(_asks_for_gradient, self._program.operations)):
+            return False
+        held = union(self.parameters(each) for roots in list(self._roots.values()) for each in roots)
+        made = (op for op in self._program.operations if is_parameter(op) or op in self._loose)
+        loose = union(map(self._bit, made)) & ~held
+        return any(self._reached(each) & loose & ~self._of(each) for each in self.backwards)
 
     def draws_parts(self, node: ast.AST) -> bool:
         """Whether it is drawn which parts of a module run, or how often: `self.heads[randint(4)]`."""
@@ -130,6 +143,9 @@ class Learned(Sides):
                 pending += [thing for value in values for thing in value.things]
         return frozenset(each.node for each in found if isinstance(each, Object) and each.roles & LAYERS)
 
+    def _reads(self, op: Operation) -> int:
+        return self._bit(op) if op in self._loose else super()._reads(op)
+
     # dataflow
 
     def _settle(self, found: dict[Operation, int], of: Any) -> None:
@@ -144,9 +160,12 @@ class Learned(Sides):
             pending = again
 
     def _reached(self, op: Operation) -> int:
-        if is_constant(op) and op not in self.backwards:
+        if is_constant(op) and op not in self.backwards and op not in self._loose:
             return 0
         found = self._given(op)
+        if isinstance(op.node, ast.Subscript) and isinstance(op.owner, Object) and op.owner.roles & LAYERS:
+            if self._go_by_samples(self._program.at(op.node.slice).operations):  # which layer of a list
+                found |= self.parameters(op.owner)
         for each in op.operands:
             found |= self._any(each)
         if isinstance(op.owner, Object) and op.owner.cls is None and not op.owner.roles & LAYERS:
@@ -165,7 +184,7 @@ class Learned(Sides):
 
     def _of(self, op: Operation) -> int:
         """What an operation surely depends on."""
-        if is_constant(op) and op not in self.backwards:
+        if is_constant(op) and op not in self.backwards and op not in self._loose:
             return 0
         found = self._given(op)
         for at, each in enumerate(op.operands):
@@ -206,9 +225,25 @@ class Learned(Sides):
         for part in told:
             found |= self._value(part, user, depth=depth)
         some = each.element if isinstance(each, Stream) else each.anywhere
-        for op in some.operations:
-            found |= self._surely[op] if self._branches_at(op) <= around else 0
+        instead: dict[ast.AST | Operation, list[Operation]] = {}
+        for op in (op for op in some.operations if self._branches_at(op) <= around):
+            loops = op.region.loops - user.region.loops - self._steps
+            if not loops or self._runs_once(loops):
+                instead.setdefault(self._chosen_at(op, loops), []).append(op)
+        for ops in instead.values():
+            found |= self._alternatives(ops, [], user) if len(ops) > 1 else self._surely[ops[0]]
         return found
+
+    def _chosen_at(self, op: Operation, loops: frozenset[Region]) -> ast.AST | Operation:
+        """The call of one of several modules, or of several operations, of which each sample takes one: loops go over
+        samples alone, or these are asked which one it is. The operation itself where there is none."""
+        calls = [*self._calls_around(op)]
+        at = next((each for each in calls if len(self._program.at(each.func).things) > 1), op.node)
+        asked = getattr(at, "func", None)
+        asked = getattr(asked, "slice", getattr(asked, "test", None))
+        by_samples = asked is not None and self._go_by_samples(self._program.at(asked).operations)
+        over = loops and all(self._go_by_samples(held(each.subject)) for each in loops)
+        return at if over or by_samples else op
 
     def _alternatives(self, ops: Iterable[Operation], others: list[int], user: Operation) -> int:
         """What all of several operations depend on that may give a value, or ``others`` in its place."""
@@ -271,10 +306,12 @@ class Learned(Sides):
         return found
 
     def _runs_once(self, loops: frozenset[Region]) -> bool:
-        """Whether some loops run once at least: but where it is drawn how often."""
+        """Whether some loops run once at least: but where it is drawn how often, or samples decide."""
         for each in loops - self._drawn.keys():
             asked = closure(held(each.subject), lambda op: given(op) if op.name.startswith(COUNTED) else ())
-            self._drawn[each] = any(op.name.startswith(DRAWING) for op in asked)
+            told = [of for op in asked if op.name.startswith("range.") for of in given(op)]
+            told += self._program.at(each.node.test).operations if isinstance(each.node, ast.While) else []
+            self._drawn[each] = any(op.name.startswith(DRAWING) for op in asked) or self._go_by_samples(told)
         return bool(loops) and not any(self._drawn[each] for each in loops)
 
     def _goes_through(self, ops: list[Operation], loops: frozenset[Region]) -> bool:
@@ -374,6 +411,11 @@ def _is_optional(optimizer: Object, others: Iterable[Object], made: frozenset[Re
         if optimizer.source is side.source and home is side.source.function(optimizer.node) and beside == {side}:
             return True
     return False
+
+
+def _asks_for_gradient(op: Operation) -> bool:
+    """Whether it asks if there is a gradient: `w.grad is not None`, `if w.grad:`"""
+    return op.name in ("operator.is_not", "operator.is_") and any(each.name.endswith(".grad") for each in given(op))
 
 
 def _reads_all(op: Operation) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from autodist.program import EMPTY, Operation, Program, Region, Value
+from autodist import operations
+from autodist.program import BATCH, EMPTY, FIELDS, SAMPLE, Operation, Program, Region, Value, closure
 from autodist.trace.objects import WRAPPING
 from autodist.trace.things import Mapping, Object, Sequence, Stream
 
@@ -30,6 +31,9 @@ ALL, LAST = "all", "last"
 """Of several layers that one place makes: that each of them is run, and the last of them is."""
 BESIDE = "beside"
 """The parameters that one of several outputs of a model comes from alone."""
+SAMPLES = (BATCH, FIELDS, SAMPLE)
+FACTS = ("fact", "length")
+"""Classes of operations whose results do not depend on the numbers that they are given."""
 EVERY = -1
 """All parameters, as bits."""
 
@@ -147,10 +151,17 @@ class Parameters:
             called = self._program.at(node.func).things
             if any(isinstance(each, Object) and runs_in_turn(each) and made - looping(each.guards) for each in called):
                 return True
-            if isinstance(node.func, ast.Subscript) and isinstance(node.func.slice, (ast.Constant, ast.UnaryOp)):
+            index = node.func.slice if isinstance(node.func, ast.Subscript) else node
+            if index is not node and self._go_by_samples(self._program.at(index).operations):
+                return False
+            if isinstance(node.func, ast.Subscript) and isinstance(index, (ast.Constant, ast.UnaryOp)):
                 if not any(map(is_told, self._program.at(node.func.value).things)):
                     return False
         return bool(op.region.loops - self._steps)
+
+    def _go_by_samples(self, ops: Iterable[Operation]) -> bool:
+        """Whether what some operations give depends on the samples of a batch, and not only on how many there are."""
+        return any(op.name in SAMPLES for op in closure(ops, lambda op: () if _is_fact(op) else op.given))
 
     def _calls_around(self, op: Operation) -> Iterator[ast.Call]:
         nodes = [op.node, *(each.node for each in op.region.around() if each.function is not None)]
@@ -169,6 +180,12 @@ class Parameters:
         )
         called = (getattr(thing, "owner", thing) for each in calls for thing in self._program.at(each.func).things)
         return any(True for each in called for _ in unwrapped(Value(things=frozenset([each]))))
+
+
+def _is_fact(op: Operation) -> bool:
+    """Whether it tells the shape, the length or the type of what it is given."""
+    known = operations.load().find(op.name)
+    return known is not None and known.cls in FACTS
 
 
 def is_parameter(op: Operation) -> bool:

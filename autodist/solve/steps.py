@@ -214,6 +214,12 @@ class Steps:
         return frozenset(found)
 
     @cached_property
+    def stepped(self) -> list[Operation]:
+        """Tensors that are made with `requires_grad=True`, and stepped by their gradients."""
+        made = (e for e in self._trained if "requires_grad" in e.keywords and not e.name.endswith(LEARNED))
+        return [each for each in made if each.keywords["requires_grad"].constant is not False]
+
+    @cached_property
     def derived(self) -> list[Operation]:
         """Tensors that are made with `requires_grad=True` and that nothing trains: a loss is derived by them, as by the
         points of a physics-informed network, `torch.autograd.grad(u, x)`."""
