@@ -64,7 +64,7 @@ def lacks_gradients(run: Interpreter, models: list[Model], draws: Iterable[Draw]
         return True
     depends = learned(run.runs.program)
     modules = [each for model in models if model.bypassed for each in (model.object, *model.alternatives)]
-    return depends.loose_vary or any(depends.varies(each.node) for each in modules)
+    return depends.loose_vary or any(depends.vary_by_samples(each.node) for each in modules)
 
 
 def _optimizers(run: Interpreter, models: list[Model]) -> set[Key]:

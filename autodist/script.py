@@ -60,6 +60,11 @@ class Wrapping:
     early: bool = False
     """Whether the model is given further layers below, ahead of its first step."""
 
+    @property
+    def unnamed(self) -> bool:
+        """Whether the model has no name there, as one that is made in the argument of a call has none."""
+        return self.inside is self.target
+
 
 @dataclass(frozen=True)
 class Built:

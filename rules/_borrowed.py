@@ -320,7 +320,8 @@ def _hook(task: _Task) -> tuple[str, Planned]:
     use, source = task.use, task.source
     assert use.call is not None
     chosen = _choice(argument(use.call, "compression"), task)
-    models = [model.wrapping for model in task.script.models if model.wrapping is not None]
+    places = [each.wrapping for each in task.script.models]
+    models = [each for each in places if each is not None and not each.unnamed]
     if chosen is None or "horovod.Compression.fp16" not in chosen[:2] or len(models) != 1:
         return "", ()
     test = source.code(chosen[2]) if chosen[2] is not None else ""

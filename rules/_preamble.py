@@ -213,6 +213,40 @@ def synchronised(
     return code, (*nn_import, *torch_import)
 
 
+SYNCHRONISED = '''\
+def synchronised(model):
+    """The model with batch statistics over all ranks, where it is on a GPU: SyncBatchNorm needs one."""
+    return {convert}(model) if next(model.parameters()).is_cuda else model
+
+
+'''
+
+
+def synchronised_there(script: TrainingScript, context: Context, source: Source) -> tuple[str, Planned]:
+    """A function that gives a model, which has no name yet, batch statistics over all ranks, and its definition."""
+    nn, imports = imported(context, source, "torch.nn", "nn")
+    convert = f"{nn}.SyncBatchNorm.convert_sync_batchnorm"
+    if script.norms_in_lists:
+        imports = (*imports, *defined(script, source, SYNCHRONISE.replace("{nn}", nn)))
+        convert = "synchronise_norms"
+    return "synchronised", (*imports, *defined(script, source, SYNCHRONISED.replace("{convert}", convert)))
+
+
+STARTED_ALIKE = '''\
+def started_alike(model):
+    """The model, with the weights of rank 0 on all ranks."""
+{lines}    return model
+
+
+'''
+
+
+def started_alike_there(script: TrainingScript, d: str, source: Source) -> tuple[str, Planned]:
+    """A function that gives all ranks the weights of rank 0 of a model, which has no name yet, and its definition."""
+    lines = textwrap.indent(started_alike(script, d, "model", ()), "    ")
+    return "started_alike", defined(script, source, STARTED_ALIKE.replace("{lines}", lines))
+
+
 def for_each(kind: str, made: str, target: str) -> str:
     """What is made of each `model` of a list or dict of models."""
     return (

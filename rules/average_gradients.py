@@ -3,14 +3,24 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.edits import InsertAfter, InsertBefore, ReplaceStatement
+from autodist.edits import InsertAfter, InsertBefore, ReplaceStatement, WrapExpr
 from autodist.rule import REPLICATED, Context, Example, Finding, Fix, Severity, rule
-from autodist.script import TrainingScript
+from autodist.script import Model, TrainingScript
 
 from ._departed import only_drops
 from ._examples import PLAIN
 from ._names import names_at
-from ._preamble import defined, dist, imported, normalised_alone, planned, started_alike, synchronised
+from ._preamble import (
+    defined,
+    dist,
+    imported,
+    normalised_alone,
+    planned,
+    started_alike,
+    started_alike_there,
+    synchronised,
+    synchronised_there,
+)
 
 EXAMPLES = [
     Example(
@@ -182,6 +192,16 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
             continue  # for another model that may stand in this one's place
         said.add((wrapping.statement, target))
         d, imports = dist(context, wrapping.source)
+        if wrapping.unnamed:
+            name, definition = started_alike_there(script, d, wrapping.source)
+            code, imports = f"{name}({{}})", (*imports, *definition)
+            if model.batch_norm and not script.distributed:
+                name, definition = synchronised_there(script, context, wrapping.source)
+                code, imports = f"{name}({code})", (*imports, *definition)
+                yield from normalised_alone(script, wrapping.source, wrapping.statement)
+            fix = Fix((*imports, *planned(wrapping.source, WrapExpr(wrapping.target, code))))
+            yield Finding(wrapping.source, wrapping.target, _unsynchronised(model), fix)
+            continue
         code = started_alike(script, d, target, names_at(wrapping.source, wrapping.statement), wrapping.each)
         if model.batch_norm and not script.distributed:
             lines, needed = synchronised(script, context, wrapping.source, target, wrapping.each, not wrapping.move)
@@ -193,7 +213,7 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
         yield Finding(
             wrapping.source,
             wrapping.statement,
-            f"DistributedDataParallel would not synchronise this model: {model.bypassed}",
+            _unsynchronised(model),
             fix,
         )
     for site, optimizer in script.averaged:
@@ -217,3 +237,7 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
         yield Finding(
             site.source, site.node, "gradients of tensors in no module are averaged before they are used", fix
         )
+
+
+def _unsynchronised(model: Model) -> str:
+    return f"DistributedDataParallel would not synchronise this model: {model.bypassed}"

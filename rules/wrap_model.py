@@ -11,7 +11,17 @@ from autodist.source import Source, argument, last_name
 
 from ._departed import only_drops
 from ._examples import PLAIN
-from ._preamble import for_each, if_there, imported, is_move, member, normalised_alone, planned, synchronised
+from ._preamble import (
+    for_each,
+    if_there,
+    imported,
+    is_move,
+    member,
+    normalised_alone,
+    planned,
+    synchronised,
+    synchronised_there,
+)
 
 EXAMPLES = [
     Example(
@@ -182,7 +192,7 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             continue
         source = wrapping.source
         prepared = _preparation(script, wrapping)
-        if prepared is not None:  # ranks take turns there, and wrapping is done together
+        if prepared is not None and not wrapping.unnamed:  # ranks take turns there, and wrapping is done together
             wrapping = replace(wrapping, statement=prepared, inside=None)
         ddp, ddp_import = member(context, source, "torch.nn.parallel", "DistributedDataParallel", "DDP")
         options = ", find_unused_parameters=True" if model.sometimes_unused else ""
@@ -191,7 +201,14 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
         imports = ddp_import
         inside = wrapping.inside
         hidden = wrapping.optional and inside and not isinstance(source.parents.get(inside), ast.IfExp)
-        if model.batch_norm or inside is None or model.may_be_frozen or hidden:
+        if wrapping.unnamed and inside is not None:
+            made = "{}"
+            if model.batch_norm:
+                name, imports = synchronised_there(script, context, source)
+                made, imports = f"{name}({made})", (*ddp_import, *imports)
+                yield from normalised_alone(script, source, wrapping.statement)
+            fix = Fix((*imports, *planned(source, WrapExpr(inside, f"{ddp}({made}{options})"))))
+        elif model.batch_norm or inside is None or model.may_be_frozen or hidden:
             code = f"{target} = {ddp}({target}{wrapping.move}{options})\n"
             if model.may_be_frozen:
                 code = f"if any(p.requires_grad for p in {target}.parameters()):  # it may be frozen\n    {code}"

@@ -107,7 +107,8 @@ TENSORS = """
 MODELS = """
     placing | trained
     passes | wrapping
-    history
+    nameless
+    history | places
     moves | sparse
     parts | outputs
 """

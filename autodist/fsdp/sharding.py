@@ -11,8 +11,9 @@ from weakref import WeakKeyDictionary
 from autodist.interpreter import GROWS, Event, Interpreter, once_a_run
 from autodist.models import Key, Keys, at, keys, optimized_by, parts, unwrapped, whose_parameters
 from autodist.models.history import history_of
+from autodist.models.nameless import in_list
 from autodist.models.trained import asks_for_wrapper
-from autodist.models.wrapping import in_list, is_instead
+from autodist.models.wrapping import is_instead
 from autodist.regions import within
 from autodist.script import Model, Site, Wrapping
 from autodist.solve.passes import passes

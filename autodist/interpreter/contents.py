@@ -9,7 +9,7 @@ from dataclasses import replace
 from autodist import collation
 from autodist.interpreter.by_turn import ByTurn
 from autodist.interpreter.loaders import Loaders
-from autodist.interpreter.questions import last_part, one_of, under_samples
+from autodist.interpreter.questions import last_part, one_of, under_samples, wrapped
 from autodist.interpreter.words import SPLITTING
 from autodist.source import all_of
 from autodist.spread import COUNT, LOCAL, ROWS, SAME, Spread, combine, spread_of
@@ -228,6 +228,25 @@ class Contents(Loaders, ByTurn):
         table = self._remember(node, lambda: Table(node, {}, NOTHING), ("fields", holders[0].key))
         table.entries = held
         return of(table)
+
+    def _planned(self, target: ast.expr, value: Value) -> Value:
+        """A model in its planned wrapper, or a list or dict of such. What may also be a pair, `return net, other`, is
+        not one where it is wrapped as a model."""
+        tables = [thing for thing in value.things if isinstance(thing, Table)]
+        if len(tables) == 1 == len(value.things):
+            table = self._remember(target, lambda: Table(target, {}, NOTHING), "planned")
+            table.entries = {key: wrapped(each, "planned") for key, each in tables[0].entries.items()}
+            table.element = wrapped(tables[0].element, "planned")
+            return of(table)
+        lists = [thing for thing in value.things if isinstance(thing, Items)]
+        if any(True for _ in value.objects("module")):
+            value, lists = value.but(things=value.things - frozenset(lists)), []
+        if not lists:
+            return wrapped(value, "planned")
+        items = self._remember(target, lambda: Items(target, [], NOTHING), "planned")
+        items.parts = [wrapped(part, "planned") for part in lists[0].parts] if len(lists) == 1 else []
+        items.element = union(wrapped(each, "planned") for each in self._contents(value))
+        return of(items)
 
     def _contents(self, value: Value) -> list[Value]:
         found: list[Value] = []

@@ -147,6 +147,9 @@ class Evaluation(Single, Overloads):
             value = self._followed(node, value, scope, plan.wholes)
         if operates and not value.things and value.spread is SAME and shapes.is_zero(node, self.latest):
             value = value.but(zero=True)
+        if value.things and node in plan.wraps:  # made in the argument of a call
+            value = self._planned(node, value)
+            self.event("wrapped", node, scope, value)
         return self._kept(node, value, scope)
 
     def _gathered(self, node: ast.expr, value: Value, scope: Scope) -> Value:

@@ -14,16 +14,17 @@ class Plan:
     """What the analysis has decided so far, and the next run of the interpreter takes for granted.
 
     ``sharded`` and ``draws`` are the keys of loaders and draws that yield this rank's samples (None: all of them),
-    ``wraps`` the statements after which a model is wrapped, with the expression that names it, ``reduced`` the
-    expressions whose value is made global, ``divided`` those that become a rank's share of the batch size, ``dropped``
-    the wrappers that go, ``modules`` the calls of unknown libraries that turned out to make a module, ``wholes`` the
-    names of tensors of which a rank takes its rows (None: nobody asks which values are tensors), ``columns`` those of
-    which it takes columns, ``counts`` names of the number of all rows that shape other tensors.
+    ``wraps`` the statements after which a model is wrapped, with the expression that names it, or the expression that
+    makes it where it has no name, ``reduced`` the expressions whose value is made global, ``divided`` those that become
+    a rank's share of the batch size, ``dropped`` the wrappers that go, ``modules`` the calls of unknown libraries that
+    turned out to make a module, ``wholes`` the names of tensors of which a rank takes its rows (None: nobody asks which
+    values are tensors), ``columns`` those of which it takes columns, ``counts`` names of the number of all rows that
+    shape other tensors.
     """
 
     sharded: frozenset[tuple[int, Path_]] | None = None
     draws: frozenset[int] | None = None
-    wraps: Mapping[ast.stmt, tuple[ast.expr, ...]] = field(default_factory=dict)
+    wraps: Mapping[ast.stmt | ast.expr, tuple[ast.expr, ...]] = field(default_factory=dict)
     reduced: frozenset[ast.AST] = frozenset()
     divided: frozenset[ast.expr] = frozenset()
     dropped: frozenset[ast.AST] = frozenset()

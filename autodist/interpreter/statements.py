@@ -12,7 +12,7 @@ from autodist import carried
 from autodist.interpreter.arithmetic import Arithmetic, is_counted_in
 from autodist.interpreter.lasting import Lasting
 from autodist.interpreter.loops import Loops
-from autodist.interpreter.questions import adds_to, is_of_one, spine, wrapped
+from autodist.interpreter.questions import adds_to, is_of_one, spine
 from autodist.interpreter.stores import Stores
 from autodist.source import last_name, stepped_tensor
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM
@@ -62,25 +62,6 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
     def _executors(self) -> dict[type[ast.stmt], Callable[[Any, Scope], object] | None]:
         """How each kind of statement is run that has been met so far; some say nothing."""
         return {}
-
-    def _planned(self, target: ast.expr, value: Value) -> Value:
-        """A model in its planned wrapper, or a list or dict of such. What may also be a pair, `return net, other`, is
-        not one where it is wrapped as a model."""
-        tables = [thing for thing in value.things if isinstance(thing, Table)]
-        if len(tables) == 1 == len(value.things):
-            table = self._remember(target, lambda: Table(target, {}, NOTHING), "planned")
-            table.entries = {key: wrapped(each, "planned") for key, each in tables[0].entries.items()}
-            table.element = wrapped(tables[0].element, "planned")
-            return of(table)
-        lists = [thing for thing in value.things if isinstance(thing, Items)]
-        if any(True for _ in value.objects("module")):
-            value, lists = value.but(things=value.things - frozenset(lists)), []
-        if not lists:
-            return wrapped(value, "planned")
-        items = self._remember(target, lambda: Items(target, [], NOTHING), "planned")
-        items.parts = [wrapped(part, "planned") for part in lists[0].parts] if len(lists) == 1 else []
-        items.element = union(wrapped(each, "planned") for each in self._contents(value))
-        return of(items)
 
     def do_Expr(self, node: ast.Expr, scope: Scope) -> None:
         value = self.eval(node.value, scope)

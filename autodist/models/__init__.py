@@ -1,6 +1,7 @@
 """The modules of a script: which of them train, and where each becomes a distributed one.
 
-`trained.py` finds them, `wrapping.py` the place; `moves.py` knows when they come to their device, `placing.py` brings
+`trained.py` finds them, `wrapping.py` the place, `nameless.py` that of models without a name; `places.py` knows what a
+place is. `moves.py` knows when they come to their device, `placing.py` brings
 those that do so late. `parts.py` knows what modules consist of, `history.py` what the script does to them, and
 `passes.py` patterns of forward passes that a wrapper does not follow. What is asked of the passes themselves (which
 parameters a loss surely reads, what decides over that, what is changed in place), the program graph tells:
@@ -24,9 +25,10 @@ from autodist.models.parts import (
     unwrapped,
     whose_parameters,
 )
+from autodist.models.places import at, is_main_guard
 from autodist.models.placing import placed_when_wrapped
 from autodist.models.trained import UNSEEN, trained_models, unseen_beside, unseen_model
-from autodist.models.wrapping import at, is_main_guard, settled_at, wrap_plan
+from autodist.models.wrapping import settled_at, wrap_plan
 
 __all__ = [
     "UNSEEN",

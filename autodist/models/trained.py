@@ -11,10 +11,12 @@ from typing import TypeGuard
 from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.models.history import History, grows, history_of, learning, place_of
 from autodist.models.moves import TO_DEVICE, TO_TYPE, moved_before_use
+from autodist.models.nameless import in_holder
 from autodist.models.outputs import gives_objects, gives_parameters
 from autodist.models.parts import optimized_modules, parts, parts_of, unwrapped
 from autodist.models.passes import changes, learns_by_gradients_alone, parts_by_turns, pattern_of
-from autodist.models.wrapping import after_conditions, in_holder, is_forgotten, is_main_guard, wrapping_of
+from autodist.models.places import after_conditions, is_forgotten, is_main_guard
+from autodist.models.wrapping import wrapping_of
 from autodist.script import Model, Site, Wrapping
 from autodist.solve.learned import learned
 from autodist.source import Source, all_of, last_name, shortened, spelled, told_once, walk
@@ -299,8 +301,11 @@ def _as_at_its_wrapper(model: Model, models: Sequence[Model]) -> Model:
     )
 
 
-def _where_wrapped(model: Model) -> tuple[ast.stmt, str] | None:
-    return None if model.wrapping is None else (model.wrapping.statement, ast.dump(model.wrapping.target))
+def _where_wrapped(model: Model) -> tuple[ast.AST, str] | None:
+    if model.wrapping is None:
+        return None
+    place: ast.AST = model.wrapping.target if model.wrapping.unnamed else model.wrapping.statement
+    return place, ast.dump(model.wrapping.target)
 
 
 def _model(module: Object, run: Interpreter, history: History, bypass: str | None) -> Model:
@@ -341,6 +346,8 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
     if bypass is None and early:
         bypass = "it is given further layers between the place where it is made and its first step"
     may_be_frozen = learned(run.runs.program).may_be_frozen(module.node)
+    if may_be_frozen and wrapping is not None and wrapping.unnamed:
+        wrapping = None  # it would have to be asked for what trains in it
     return Model(
         module,
         wrapping,

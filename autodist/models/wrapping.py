@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from autodist.interpreter import Event, Interpreter, once_a_run
 from autodist.models.history import History, freezes, grows, history_of, learning
 from autodist.models.moves import is_to_device
+from autodist.models.nameless import in_argument, in_holder, in_list
 from autodist.models.parts import parts, unwrapped
+from autodist.models.places import after_conditions, at, lasts, running
 from autodist.regions import stands_in, within
 from autodist.script import Model, Wrapping
-from autodist.source import Source, all_of, last_name, walk
+from autodist.source import all_of, last_name, walk
 from autodist.values import (
     Function,
     Object,
-    Table,
     Value,
 )
 
@@ -24,8 +25,9 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def settled_at(module: Object, run: Interpreter) -> Wrapping | None:
-    """Where a module that nothing wraps is complete."""
-    return wrapping_of(module, run, history_of(run))
+    """Where a module that nothing wraps is complete, and by which name it is known there."""
+    found = wrapping_of(module, run, history_of(run))
+    return found if found is not None and not found.unnamed else None
 
 
 def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping | None:
@@ -61,7 +63,7 @@ def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping 
         elif event.kind == "alias":
             alias = alias or event
         elif event.kind != "move" or _moves_by_name(event):
-            if _lasts(event, use):
+            if lasts(event, use):
                 chosen, called = event, None
             else:
                 called = _after_call(event, module, run, use) or called
@@ -72,7 +74,8 @@ def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping 
         found = _by_its_name(placed, at(placed, use), places, learning(module, history))
         found = _after_initialisation(found, use, run)
     else:
-        return in_list(module, run, history, use, first) or in_holder(module, run, history, use)
+        without_name = in_list(module, run, history, use, first) or in_holder(module, run, history, use)
+        return without_name or in_argument(module, run)
     begun = placed.order if placed is not None and called is None else places[0].order
     grown_later = [event for event in grows(module, history) if begun < event.order < first]
     settling = (*freezes(module, history), *grown_later, *tried, *_moves_of_parts(module, run))
@@ -231,151 +234,6 @@ def _initialises(function: Function) -> bool:
     return any("init." in ast.unparse(each.func) for each in calls)
 
 
-def in_list(module: Object, run: Interpreter, history: History, use: Event | None, first: int) -> Wrapping | None:
-    """After `nets = [Net(), Net()]` or `nets = {"G": Net(), "D": Net()}`, or the loop over them that moves them, for a
-    model that has no name of its own."""
-    if freezes(module, history):
-        return None
-    bound = [e for e in history.lists.get(module, []) if e.order < first and _lasts(e, use)]
-    grown = [e for e in history.held.get(module, []) if e.order < first and grown_list(e.node) is not None]
-    if not bound and not grown:
-        return None
-    event = bound[-1] if bound else grown[-1]  # `nets = [net.to(device) for net in nets]`
-    if bound:
-        assert isinstance(event.node, (ast.Assign, ast.AnnAssign))
-        if not all(unwrapped(run.values.get(each, Value())) for each in _elements(event.node.value)):
-            return None  # `{"net": Net(), "step": 0}`
-        kind = "dict" if isinstance(event.node.value, (ast.Dict, ast.DictComp)) else "list"
-        found = replace(at(event, use), inside=None, each=kind)
-    else:
-        event = _last_growth(event, history, first)
-        found = _after_growth(event, use)
-    if (
-        not isinstance(found.target, (ast.Name, ast.Attribute))
-        or use is not None
-        and within(use, frozenset([found.statement]))
-    ):
-        return None
-    for moved in history.places.get(module, []):
-        if moved.kind != "move" or not event.order < moved.order < first:
-            continue
-        loop = next((each.node for each in moved.loops), None)
-        if not isinstance(loop, ast.For) or moved.loops[0].source is not found.source:
-            return None
-        if not _goes_over(loop.iter, found.target) or use is not None and within(use, frozenset([loop])):
-            return None
-        found = replace(found, statement=after_conditions(found.source, loop, use))
-    return found
-
-
-def in_holder(module: Object, run: Interpreter, history: History, use: Event | None = None) -> Wrapping | None:
-    """After `state = SimpleNamespace(net=Net(), step=0)`, by what the code below calls it there: `state.net`."""
-    source = module.source
-    statement = source.statement(module.node)
-    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], (ast.Name, ast.Attribute)):
-        return None
-    value, holder = statement.value, ast.unparse(statement.targets[0])
-    repeated = (ast.For, ast.While, ast.Lambda, ast.ListComp, ast.DictComp, ast.GeneratorExp, ast.SetComp)
-    if freezes(module, history) or any(isinstance(each, repeated) for each in source.ancestors(module.node)):
-        return None
-    holds = next((each for each in _parts_of_holder(value) if module in unwrapped(run.values.get(each, Value()))), None)
-    things = run.values.get(value, Value()).things
-    if holds is None or not things or not all(map(_can_be_changed, things)):
-        return None
-    for node in walk(source.home(statement)):
-        if not isinstance(node, (ast.Attribute, ast.Subscript)) or ast.unparse(node.value) != holder:
-            continue
-        if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant):
-            continue
-        below = node.lineno > (statement.end_lineno or statement.lineno)
-        if below and isinstance(node.ctx, ast.Load) and unwrapped(run.values.get(node, Value())) == {module}:
-            return Wrapping(source, after_conditions(source, statement, use, node), node, None)
-    return None
-
-
-def _elements(value: ast.expr | None) -> list[ast.expr]:
-    """What is written out in a list, tuple or dict."""
-    if isinstance(value, (ast.List, ast.Tuple)):
-        return [each for each in value.elts if not isinstance(each, ast.Starred)]
-    pairs = zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) else ()
-    return [part for key, part in pairs if key is not None]
-
-
-def _parts_of_holder(value: ast.expr) -> list[ast.expr]:
-    """What is held by `dict(net=Net())`, `State(Net(), 0)` or `{"net": Net(), "step": 0}`."""
-    if isinstance(value, ast.Dict):
-        return value.values
-    given = [*value.args, *(keyword.value for keyword in value.keywords)] if isinstance(value, ast.Call) else []
-    return [*given, *(inner for each in given if isinstance(each, ast.Dict) for inner in each.values)]
-
-
-def _can_be_changed(holder: object) -> bool:
-    """Whether what it holds can be given another value: in a dict, a namespace, an object of a class that is neither
-    frozen nor a tuple."""
-    if isinstance(holder, Table):
-        return True
-    if not isinstance(holder, Object) or "module" in holder.roles:
-        return False
-    if holder.cls is None:
-        return holder.name.endswith(("Namespace", "EasyDict", "Munch", "AttrDict"))
-    told = [*holder.cls.node.bases, *holder.cls.node.decorator_list]
-    return not any("NamedTuple" in ast.unparse(each) or "frozen" in ast.unparse(each) for each in told)
-
-
-def _last_growth(added: Event, history: History, first: int) -> Event:
-    """Where the last model comes into the list that one comes into: `nets.append(A())`, `nets.append(B())`."""
-    alike = [
-        each
-        for events in history.held.values()
-        for each in events
-        if each.scope is added.scope and each.order < first and grown_list(each.node) is not None
-        if ast.unparse(grown_list(each.node) or each.node) == ast.unparse(grown_list(added.node) or added.node)
-    ]
-    return max(alike, key=lambda each: each.order)
-
-
-def _after_growth(added: Event, use: Event | None) -> Wrapping:
-    """After the loop that fills a list: `for _ in range(3): nets.append(Net())`."""
-    source, target = added.source, grown_list(added.node)
-    assert target is not None
-    statement = source.statement(added.node)
-    for loop in source.ancestors(statement):
-        inside = frozenset([loop])
-        if isinstance(loop, (ast.FunctionDef, ast.AsyncFunctionDef)) or use is not None and within(use, inside):
-            break
-        if isinstance(loop, (ast.For, ast.While)):
-            if any(_makes_list(each, ast.unparse(target)) for each in walk(loop)):
-                break
-            statement = loop
-    return Wrapping(source, after_conditions(source, statement, use), target, None, each="list")
-
-
-def grown_list(node: ast.AST) -> ast.Name | ast.Attribute | None:
-    """The list that a model comes into: `nets` of `nets.append(Net())`, `nets += [Net()]`, `nets = nets + [Net()]`."""
-    target: ast.AST | None = None
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        target = node.func.value
-    elif isinstance(node, (ast.Assign, ast.AugAssign)):
-        target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
-    return target if isinstance(target, (ast.Name, ast.Attribute)) else None
-
-
-def _makes_list(node: ast.AST, name: str) -> bool:
-    """`nets = []`"""
-    bound = node.targets if isinstance(node, ast.Assign) else []
-    value = node.value if isinstance(node, ast.Assign) else None
-    return isinstance(value, (ast.List, ast.ListComp, ast.Call)) and name in map(ast.unparse, bound)
-
-
-def _goes_over(node: ast.expr, held: ast.expr) -> bool:
-    """`nets`, `nets.values()`, `enumerate(nets)`"""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("values", "items"):
-        node = node.func.value
-    elif isinstance(node, ast.Call) and last_name(node.func) == "enumerate" and node.args:
-        node = node.args[0]
-    return ast.unparse(node) == ast.unparse(held)
-
-
 def _moves_by_name(event: Event) -> bool:
     """`net.to(device)` by itself, not `nets.append(Net().to(device))`"""
     statement = event.source.statement(event.node)
@@ -383,47 +241,6 @@ def _moves_by_name(event: Event) -> bool:
     while node is not event.node and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         node = node.func.value  # `net.to(device).train()`
     return node is event.node
-
-
-def _lasts(event: Event, use: Event | None) -> bool:
-    """Whether what is bound where ``event`` is still holds where the model is used: `def initialize(model):
-    model.apply(...)` binds a name that nobody else sees."""
-    if use is None or event.function in _running(use):
-        return True
-    if event.kind == "bind":
-        return not is_forgotten(event, [use])
-    if event.kind != "move":
-        return True
-    target = at(event, use).target
-    if not isinstance(target, ast.Name):
-        return True
-    assert event.function is not None
-    return any(
-        isinstance(node, ast.Return) and node.value is not None and target.id in _names(node.value)
-        for node in walk(event.function.node)
-    )
-
-
-def is_forgotten(event: Event, uses: Iterable[Event]) -> bool:
-    """Whether a function binds its parameter anew, does not use it, and its caller wants no result of it: `def
-    init_net(net): net = nn.DataParallel(net)`, whose caller goes on with the model itself after `init_net(net)`."""
-    call = event.calls[-1] if event.calls else None
-    statement = event.source.statement(event.node)
-    if call is None or call.node is None or any(call.function in _running(use) for use in uses):
-        return False
-    given = {each.arg for each in all_of(call.function.node.args, ast.arg)}
-    bound = statement.targets if isinstance(statement, ast.Assign) else []
-    caller = call.source.statement(call.node)
-    return (
-        isinstance(caller, ast.Expr)
-        and caller.value is call.node
-        and any(isinstance(each, ast.Name) and each.id in given for each in bound)
-    )
-
-
-def _running(event: Event) -> tuple[Function | None, ...]:
-    """The functions that are being run, and None for the module."""
-    return (None, *(call.function for call in event.calls))
 
 
 def _after_call(event: Event, module: Object, run: Interpreter, use: Event | None) -> Wrapping | None:
@@ -437,7 +254,7 @@ def _after_call(event: Event, module: Object, run: Interpreter, use: Event | Non
         if not isinstance(target, (ast.Name, ast.Attribute)) or not isinstance(statement, ast.Expr):
             return None
         around = event.calls[index - 1].function if index else None
-        if use is None or around in _running(use):
+        if use is None or around in running(use):
             return Wrapping(call.source, after_conditions(call.source, statement, use, target), target, None)
     return None
 
@@ -468,7 +285,7 @@ def _after_holder(
     if use is None or not isinstance(owner, Object) or "module" not in owner.roles or owner is module:
         return None
     if any(
-        function is not None and function.owner is owner for each in uses if each.grad for function in _running(each)
+        function is not None and function.owner is owner for each in uses if each.grad for function in running(each)
     ):
         return None
     for index, call in enumerate(event.calls):
@@ -477,195 +294,17 @@ def _after_holder(
         given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
         target = next((arg for arg in given if module in unwrapped(run.values.get(arg, Value()))), None)
         around = event.calls[index - 1].function if index else None
-        if isinstance(target, ast.Name) and around in _running(use):
+        if isinstance(target, ast.Name) and around in running(use):
             statement = after_conditions(call.source, call.source.statement(call.node), use, target)
             return Wrapping(call.source, statement, target, None)
     return None
 
 
-def _names(node: ast.expr) -> set[str]:
-    return {each.id for each in all_of(node, ast.Name)}
-
-
-def at(event: Event, use: Event | None) -> Wrapping:
-    """The place that an event names."""
-    source = event.source
-    if event.kind in ("bind_part", "alias_part"):
-        assert isinstance(event.node, ast.expr)
-        statement = after_conditions(source, source.statement(event.node), use, event.node)
-        return Wrapping(source, statement, event.node, None, optional=event.value.optional)
-    if event.kind == "move":
-        assert isinstance(event.node, ast.Call) and isinstance(event.node.func, ast.Attribute)
-        target = event.node.func.value
-        while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
-            target = target.func.value
-        return Wrapping(source, after_conditions(source, source.statement(event.node), use, target), target, None)
-    assert isinstance(event.node, (ast.Assign, ast.AnnAssign))
-    target = event.node.targets[-1] if isinstance(event.node, ast.Assign) else event.node.target
-    statement = after_conditions(source, event.node, use, target)
-    if statement is not event.node:
-        return Wrapping(source, statement, target, None, optional=event.value.optional)
-    optional = event.value.optional or _binds_none(event.node, ast.unparse(target))
-    value = _only_model(event.node.value)
-    return Wrapping(source, event.node, target, value, optional=optional)
-
-
-def _only_model(value: ast.expr | None) -> ast.expr | None:
-    """What makes the model: `Net()`, also in `Net() if fine else None`, but not in `A() if a else B()`."""
-    if not isinstance(value, ast.IfExp):
-        return value
-    made = [each for each in (value.body, value.orelse) if not isinstance(each, ast.Constant)]
-    return made[0] if len(made) == 1 and not isinstance(made[0], ast.IfExp) else None
-
-
-def after_conditions(
-    source: Source, statement: ast.stmt, use: Event | None, target: ast.expr | None = None
-) -> ast.stmt:
-    """A model moved `if use_cuda:` is wrapped after that, unless it is also used in there, or None `else`."""
-    parent = source.parents.get(statement)
-    while isinstance(parent, (ast.If, ast.Try, ast.ExceptHandler, ast.Match, ast.match_case)) and not is_main_guard(
-        parent
-    ):
-        if isinstance(parent, ast.If) and target is not None:
-            name = ast.unparse(target)
-            if _is_none_in(parent, name) or _is_made_beside(source, parent, name):
-                break
-            if _may_stay_none(source, parent, statement, name):
-                break
-        if use is not None and within(use, frozenset([parent])):
-            break
-        if isinstance(parent, ast.stmt):
-            statement = parent
-        parent = source.parents.get(parent)
-    return statement
-
-
-def _is_none_in(branch: ast.If, name: str) -> bool:
-    """Whether one of the branches of a condition says that there is no such model."""
-    bound = (each for each in (*branch.body, *branch.orelse) if isinstance(each, ast.Assign))
-    nothing = (each for each in bound if isinstance(each.value, ast.Constant) and each.value.value is None)
-    return any(ast.unparse(target) == name for each in nothing for target in each.targets)
-
-
-def _may_stay_none(source: Source, branch: ast.If, inside: ast.stmt, name: str) -> bool:
-    """Whether there may be no model of a name where a condition does not hold: `net = None`, then `if fine: net =
-    Net()`, or where its test asks for that, `if net is not None: net.to(device)`."""
-    if _asks_for_none(branch.test, name):
-        return True
-    other = branch.orelse if stands_in(source, inside, frozenset(branch.body)) else branch.body
-    if _binds(other, name):
-        return False
-    alone = not branch.orelse and any(_makes_anew(each, name) for each in _in_branches(branch))
-    around: ast.AST = branch
-    while isinstance(around, ast.stmt) and not isinstance(around, FUNCTIONS):
-        parent = source.parents[around]
-        chained = isinstance(parent, ast.If) and parent.orelse == [around]
-        block = source.block(around)
-        for earlier in reversed(block[: block.index(around)]):
-            if isinstance(earlier, (*FUNCTIONS, ast.ClassDef)):
-                continue
-            if any(_binds_none(each, name) for each in walk(earlier)):
-                return True
-            if _binds([earlier], name):
-                return False
-        around = parent
-        if chained and isinstance(parent, ast.If) and _makes_in(parent.body, name):
-            alone = False  # one of several kinds, of which the script has one in any case
-        while not isinstance(around, (ast.stmt, ast.Module)):
-            around = source.parents[around]
-    return alone and not _is_given(around, name)
-
-
-def _is_given(function: ast.AST, name: str) -> bool:
-    """Whether a function has a parameter of a name."""
-    spec = function.args if isinstance(function, FUNCTIONS) else None
-    return spec is not None and name in [each.arg for each in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)]
-
-
-def _asks_for_none(test: ast.expr, name: str) -> bool:
-    """`net is not None`, `net`, `net is not None and cuda`"""
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        return any(_asks_for_none(each, name) for each in test.values)
-    return ast.unparse(test) in (name, f"{name} is not None")
-
-
-def _binds_none(node: ast.AST, name: str) -> bool:
-    """`net = None`, `net = net.cuda() if net else None`"""
-    if not isinstance(node, ast.Assign) or name not in map(ast.unparse, node.targets):
-        return False
-    values = [node.value.body, node.value.orelse] if isinstance(node.value, ast.IfExp) else [node.value]
-    return any(isinstance(each, ast.Constant) and each.value is None for each in values)
-
-
-def _binds(block: Sequence[ast.stmt], name: str) -> bool:
-    """Whether a name is surely bound behind a block, to something else than None, or nothing goes on there."""
-    for each in reversed(block):
-        if isinstance(each, (ast.Return, ast.Raise, ast.Continue, ast.Break)):
-            return True
-        if isinstance(each, ast.If) and _binds(each.body, name) and _binds(each.orelse, name):
-            return True
-        if isinstance(each, (ast.With, ast.Try)) and _binds(each.body, name):
-            return True
-        if isinstance(each, ast.Assign) and name in map(ast.unparse, each.targets) and not _binds_none(each, name):
-            return True
-    return False
-
-
-def _makes_in(block: Sequence[ast.stmt], name: str) -> bool:
-    return any(_makes_anew(each, name) for each in block)
-
-
-def _is_made_beside(source: Source, branch: ast.If, name: str) -> bool:
-    """Whether a condition of its own beside this one makes another model of that name: `if kind == "a": net = A()`,
-    then `if kind == "b": net = B()`. After either one, the name may mean the other's model, or nothing."""
-    top: ast.AST = branch
-    while isinstance(around := source.parents.get(top), ast.If) and around.orelse == [top]:
-        top = around
-    around = source.parents.get(top)
-    blocks = (getattr(around, field, None) for field in ("body", "orelse", "finalbody", "handlers"))
-    block: list[ast.stmt] = next((body for body in blocks if isinstance(body, list) and top in body), [])
-    makers = [
-        each
-        for each in block
-        if isinstance(each, ast.If) and any(_makes_anew(statement, name) for statement in _in_branches(each))
-    ]
-    return top in makers and len(makers) > 1
-
-
-def _in_branches(branch: ast.If) -> Iterator[ast.stmt]:
-    """The statements of a condition's branches, `elif` included."""
-    for each in (*branch.body, *branch.orelse):
-        if isinstance(each, ast.If):
-            yield from _in_branches(each)
-        else:
-            yield each
-
-
-def _makes_anew(statement: ast.stmt, name: str) -> bool:
-    """`net = Net()`, not `net = net.cuda()` or `net = nn.DataParallel(net)`, nor what is loaded in its place."""
-    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
-        return False
-    if name not in map(ast.unparse, statement.targets) or last_name(statement.value.func) == "load":
-        return False
-    return not any(
-        isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) == name for node in walk(statement.value)
-    )
-
-
-def is_main_guard(node: ast.AST) -> bool:
-    """`if __name__ == ...`"""
-    return (
-        isinstance(node, ast.If)
-        and isinstance(node.test, ast.Compare)
-        and isinstance(node.test.left, ast.Name)
-        and node.test.left.id == "__name__"
-    )
-
-
-def wrap_plan(models: list[Model]) -> dict[ast.stmt, tuple[ast.expr, ...]]:
+def wrap_plan(models: list[Model]) -> dict[ast.stmt | ast.expr, tuple[ast.expr, ...]]:
     """The wraps that the interpreter takes for granted."""
-    plan: dict[ast.stmt, tuple[ast.expr, ...]] = {}
+    plan: dict[ast.stmt | ast.expr, tuple[ast.expr, ...]] = {}
     for model in models:
         if model.wrapping is not None and model.bypassed is None and not model.data_parallel:
-            plan[model.wrapping.statement] = (*plan.get(model.wrapping.statement, ()), model.wrapping.target)
+            place = model.wrapping.target if model.wrapping.unnamed else model.wrapping.statement
+            plan[place] = (*plan.get(place, ()), model.wrapping.target)
     return plan

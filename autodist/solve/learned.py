@@ -70,16 +70,53 @@ class Learned(Sides):
         """Whether some of them have one after one step, and none after another."""
         return any(self._reached(each) & whole & ~self._of(each) for whole, each in self._asked(node))
 
+    def vary_by_samples(self, node: ast.AST) -> bool:
+        """The same, where samples or draws decide: one rank has gradients that another one lacks."""
+        lacking = union(self._reached(each) & whole & ~self._of(each) for whole, each in self._asked(node))
+        return self._decided_by_samples(lacking)
+
     @cached_property
     def loose_vary(self) -> bool:
-        """The same of parameters that are in no module. Where they are stepped by hand, a step that does not ask for a
-        gradient has one."""
+        """Whether some parameters in no module have a gradient after one step, and none after another. Where they are
+        stepped by hand, a step that does not ask for a gradient has one."""
         if not self._program.of("optimizer.step") and not any(map(_asks_for_gradient, self._program.operations)):
             return False
         held = union(self.parameters(each) for roots in list(self._roots.values()) for each in roots)
         made = (op for op in self._program.operations if is_parameter(op) or op in self._loose)
         loose = union(map(self._bit, made)) & ~held
         return any(self._reached(each) & loose & ~self._of(each) for each in self.backwards)
+
+    def _decided_by_samples(self, lacking: int) -> bool:
+        """Whether samples or draws decide over an operation that reads one of some parameters."""
+        for op in self._program.operations if lacking else ():
+            if lacking & (self._given(op) | self._picked_from(op)) and not is_parameter(op) and self._differs(op):
+                return True
+            for value in op.operands:
+                taken = union(self._given(each) for each in value.operations if is_parameter(each))
+                if lacking & taken and (len(value.operations) > 1 or self._differs(op)):
+                    return True  # which of several it is was decided elsewhere
+        return False
+
+    def _picked_from(self, op: Operation) -> int:
+        """The parameters of the layers of a list of which an operation takes one."""
+        layers = op.owner if isinstance(op.node, ast.Subscript) and isinstance(op.owner, Object) else None
+        return self.parameters(layers) if layers is not None and layers.roles & LAYERS else 0
+
+    def _differs(self, op: Operation) -> bool:
+        """Whether an operation may run on one rank, and not on another in the same step."""
+        rounds = op.region.loops - self._steps
+        if any(not self._runs_once(frozenset([each])) for each in rounds):
+            return True
+        asked = [*self._tests_around(op), *([op.node.slice] if isinstance(op.node, ast.Subscript) else [])]
+        for call in self._calls_around(op):
+            if isinstance(call.func, ast.Subscript):
+                asked.append(call.func.slice)
+            elif len(self._program.at(call.func).things) > 1:
+                return True  # which of them is called was decided elsewhere
+        ops = [of for each in asked if each is not None for of in self._program.at(each).operations]
+        return (
+            None in asked or self._go_by_samples(ops) or any(of.name.startswith(DRAWING) for of in closure(ops, given))
+        )
 
     def draws_parts(self, node: ast.AST) -> bool:
         """Whether it is drawn which parts of a module run, or how often: `self.heads[randint(4)]`."""
@@ -163,9 +200,8 @@ class Learned(Sides):
         if is_constant(op) and op not in self.backwards and op not in self._loose:
             return 0
         found = self._given(op)
-        if isinstance(op.node, ast.Subscript) and isinstance(op.owner, Object) and op.owner.roles & LAYERS:
-            if self._go_by_samples(self._program.at(op.node.slice).operations):  # which layer of a list
-                found |= self.parameters(op.owner)
+        if isinstance(op.node, ast.Subscript) and self._go_by_samples(self._program.at(op.node.slice).operations):
+            found |= self._picked_from(op)
         for each in op.operands:
             found |= self._any(each)
         if isinstance(op.owner, Object) and op.owner.cls is None and not op.owner.roles & LAYERS:

@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache
 from autodist.program import VIEWS, Operation, Program, Region, Value, closure, held
 from autodist.solve.parameters import LAYERS, runs_in_turn
 from autodist.solve.steps import changes_in_place
+from autodist.source import Source
 from autodist.trace.things import Object, Sequence
 
 INPLACE = {
@@ -63,6 +64,25 @@ def run_in(region: Region) -> Iterator[Object]:
     """The modules of which a region is the forward pass."""
     if getattr(region.function, "name", "") in PASSES and region.inputs:
         yield from (each for each in region.inputs[0].things if isinstance(each, Object) and each.roles & LAYERS)
+
+
+def made_for(program: Program, source: Source, node: ast.AST) -> Iterator[tuple[Source, ast.expr]]:
+    """The arguments of calls of functions in which a module is made, at ``node`` of a file: `fit(Net(), loader)`, or
+    `fit(build(), loader)`, where that function makes it."""
+    home, found = source.function(node), set[ast.expr]()
+    makers = [each for each in program.entered if each.function is home] if home is not None else []
+    for region in program.entered:
+        call = region.node if isinstance(region.node, ast.Call) else None
+        for given in (*call.args, *(each.value for each in call.keywords)) if call is not None else ():
+            if given in found or not isinstance(given, (ast.Call, ast.IfExp)):
+                continue
+            held = program.at(given).things
+            if not any(isinstance(each, Object) and each.node is node and each.roles & LAYERS for each in held):
+                continue
+            inside = set(ast.walk(given))
+            if node in inside or any(each.node in inside for maker in makers for each in maker.around()):
+                found.add(given)
+                yield region.source, given
 
 
 def _changes_first(op: Operation) -> bool:

@@ -83,6 +83,14 @@ class Sides(Parameters):
         last = branch.body[-1]
         return isinstance(last, (ast.Return, ast.Continue, ast.Break)) and not self._program.at(branch.test).is_constant
 
+    def _tests_around(self, op: Operation) -> Iterator[ast.expr | None]:
+        """What decides whether an operation runs, on any way that leads there; None where that cannot be told."""
+        calls = [each for each in op.region.everywhere if each.function is not None]
+        sides: set[Side] = {each for each in op.region.everywhere if each.kind == "branch"}
+        sides |= self._rest(op.node, op.source).union(*(self._rest(each.node, each.source) for each in calls))
+        for asked in map(_asked, sides):
+            yield asked[0] if asked is not None else None
+
     def _side(self, side: Side) -> Branch:
         found = self._sides.get(side)
         if found is None:

@@ -46,6 +46,13 @@ BRANCH = "if {test}:\n            return self.high(row)\n        return self.low
 ROUNDS = "out = self.low(row)\n        {loop}:\n            out = 0.5 * out + {part}\n        return out"
 HEADS = "self.heads = nn.ModuleList([nn.Linear(4, 1) for _ in range(6)])"
 NAMED = "self.heads = nn.ModuleDict({str(i): nn.Linear(4, 1) for i in range(6)})"
+WEIGHTS = "self.first, self.other = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))"
+OFFSET = """
+
+    def offset(self, row):
+        if row[0] > 0.8:
+            return self.first
+        return self.other"""
 APART = "has_any"
 
 
@@ -70,6 +77,9 @@ def model_of(body: str, made: str = "pass", name: str = "score", out: str = ROWS
         ("return self.heads[int(kind)](row)", HEADS),
         ("return self.heads[kind.item()](row)", HEADS),
         ("return self.heads[str(int(kind))](row)", NAMED),
+        ("return self.low(row) + (self.first if row[0] > 0.8 else self.other)", WEIGHTS),
+        ("return self.low(row) + (self.first if row[0] > 0.8 else 2 * self.other)", WEIGHTS),
+        ("return self.low(row) + self.offset(row)", WEIGHTS + OFFSET),
     ],
 )
 def test_each_rank_has_gradients_of_other_parts(tmp_path: Path, body: str, made: str) -> None:
@@ -85,6 +95,10 @@ def test_each_rank_has_gradients_of_other_parts(tmp_path: Path, body: str, made:
         (ROUNDS.format(loop="for _ in range(2)", part="self.high(row)"), "pass"),
         (ROUNDS.format(loop="for _ in range(row.size(0))", part="self.high(row)"), "pass"),
         ("return sum(head(row) for head in self.heads)", HEADS),
+        ("return self.heads[epoch](row)", HEADS),
+        (BRANCH.format(test="epoch == 1"), "pass"),
+        (BRANCH.format(test="not epoch < 1"), "pass"),
+        ("return (self.high if epoch else self.low)(row) + self.low(row) + self.high(row)", "pass"),
         ("return sum(self.heads[i](row) for i in range(6)) + self.low(row) + self.high(row)", HEADS),
     ],
 )
