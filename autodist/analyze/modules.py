@@ -34,6 +34,7 @@ def uncovered(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     members = {part.key for model in models for each in (model.object, *model.alternatives) for part in parts(each)}
     stepped = {t for e in run.events if e.kind == "step" for t in e.value.objects("optimizer")}
     alone = [m for m in models if not m.wrapped and (m.bypassed is not None or m.wrapping is None)]
+    yield from _left_out(run)
     for event in run.of("own_step") if alone and not run.of("step") else ():
         reason = alone[0].bypassed or "it cannot be seen where its model is ready to be wrapped"
         message = (
@@ -61,6 +62,20 @@ def uncovered(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
                 site, reason = unseen
                 message = f"trains a model that cannot be followed: {reason}"
             yield Concern("AD904", site.source, site.node, message, Severity.REFUSAL)
+            return
+
+
+def _left_out(run: Interpreter) -> Iterator[Concern]:
+    """Trainings that are not followed, since a function that takes their steps is called in more ways than are."""
+    trained = {call.function.node for event in run.of("backward") for call in event.calls}
+    for event in run.of("left_out"):
+        if any(each.node in trained for each in event.value.functions):
+            code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else "this"
+            message = (
+                f"{code} trains more models than can be followed one by one: make them, and what they learn from, in a "
+                "loop, or train some of them in a script of their own"
+            )
+            yield Concern("AD904", event.source, event.node, message, Severity.REFUSAL)
             return
 
 

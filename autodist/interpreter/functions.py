@@ -33,6 +33,11 @@ from autodist.values import (
 
 MAX_DEPTH = 24
 MAX_REPEATS = 24
+"""So often a function is entered from one call in it, with whatever leads there,"""
+REPEATS_OF_A_WAY = 4
+"""and so often after that on each way that leads there,"""
+MOST_CALLS = 192
+"""but no more than this."""
 
 
 class Functions(Attributes):
@@ -95,7 +100,16 @@ class Functions(Attributes):
         active = sum(call.function.node is definition for call in self._calls)
         told = definition, node, _told(function, args)
         calls = self._repeats[told] = self._repeats.get(told, 0) + 1
-        if len(self._calls) >= MAX_DEPTH or active >= 2 or calls > MAX_REPEATS * (1 + 4 * (self._forward > 0)):
+        way = *told, self._path
+        here = self._repeats[way] = self._repeats.get(way, 0) + 1
+        often = calls > MAX_REPEATS * (1 + 4 * (self._forward > 0))
+        if (
+            often and not self._forward and here <= REPEATS_OF_A_WAY
+        ):  # called from elsewhere, it does so to other things
+            often = calls > MOST_CALLS
+        if len(self._calls) >= MAX_DEPTH or active >= 2 or often:
+            if often and here == 1 and node is not None and not self._forward:
+                self.event("left_out", node, scope, of(function))
             given = [*args, *keywords.values()]
             self._take_in(function, node, given, scope)
             return self._unfollowed(self._mixed(given), node, scope)

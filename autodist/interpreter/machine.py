@@ -100,7 +100,7 @@ class Machine(ABC):
         """The libraries of which a file imports all names."""
         self._loading: set[str] = set()
         self._memory: dict[tuple[int, Path_], Any] = {}
-        self._repeats: dict[tuple[ast.AST, ast.Call | None, Any], int] = {}
+        self._repeats: dict[tuple[Any, ...], int] = {}
         self._steps = 0
         self._loops: list[Loop] = []
         self.counted_loops: set[ast.expr] = set()

@@ -172,4 +172,7 @@ def in_argument(module: Object, run: Interpreter) -> Wrapping | None:
     if len(given) != 1 or freezes(module, history_of(run)):
         return None
     source, argument = given[0]
+    written = {event.node for kind in ("save", "write") for event in run.of(kind)}
+    if not written.isdisjoint(source.ancestors(argument)):
+        return None  # `torch.save(fit(Net(), loader), path)`, of which the argument is to be moved
     return Wrapping(source, source.statement(argument), argument, argument)

@@ -91,6 +91,14 @@ def test_which_one_is_meant_cannot_be_told(tmp_path: Path, lines: str) -> None:
     assert "DDP(" not in code
 
 
+def test_trained_where_it_is_written(tmp_path: Path) -> None:
+    """All ranks train, and one of them writes: the training has to be taken out of the call first."""
+    text = script("torch.save(fit(Net(), loader), 'm.pt')")
+    text = text.replace('torch.save(model.state_dict(), "model.pt")', "return model.state_dict()")
+    code, said = converted(tmp_path, text)
+    assert "give it a name of its own" in said and "DDP(" not in code
+
+
 def test_two_of_one_call(tmp_path: Path, zygote: Zygote | None) -> None:
     """Both are wrapped, and not one for the other."""
     text = script("fit(Net(), loader, Net())").replace("optim.SGD(model.parameters()", "optim.SGD(both(model, other)")
