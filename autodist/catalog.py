@@ -30,6 +30,7 @@ HOMES = (
 """The modules that classes are defined in, and where torch offers them."""
 
 
+@cache
 def public(name: str) -> str:
     """The name that a class of torch is known by: `torch.nn.Module` of `torch.nn.modules.module.Module`."""
     for pattern, short in HOMES if name.startswith("torch.") else ():

@@ -36,6 +36,8 @@ class Spread(Enum):
         self.is_local = self._name_ not in ("SAME", "WORLD", "RANK")
         """Whether it was computed from this rank's samples."""
 
+    __hash__ = object.__hash__  # the members are the only ones of their kind: by name, it takes ten times as long
+
     @property
     def is_reducible(self) -> bool:
         """Whether the global value follows from the ranks' values, as a number does."""

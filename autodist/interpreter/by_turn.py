@@ -17,13 +17,15 @@ class ByTurn(Machine):
 
     def is_by_turn(self, value: Value) -> bool:
         """Whether it is computed from the samples that a loop has come to that goes on."""
+        if not value.origins:
+            return False
         loops = {loop.node for loop in self._loops}
         return any(isinstance(each, Turn) and each.loop in loops for each in value.origins)
 
     def is_one_row(self, value: Value) -> bool:
         """Whether it is one sample of a rank's, without the axis of the batch."""
         turns = [each for each in value.origins if isinstance(each, Turn)]
-        return self.is_by_turn(value) and not any(each.batch for each in turns)
+        return bool(turns) and not any(each.batch for each in turns) and self.is_by_turn(value)
 
     def counts_to_own_number(self) -> bool:
         """Whether the innermost loop is run as often as the sample has something that a loop around it has come to."""

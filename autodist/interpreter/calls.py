@@ -6,7 +6,7 @@ import ast
 
 from autodist.interpreter.autograd_functions import CONTEXT, AutogradFunctions
 from autodist.interpreter.methods import Methods
-from autodist.interpreter.questions import last_part, pass_of, stable_order
+from autodist.interpreter.questions import in_order, last_part, pass_of
 from autodist.interpreter.words import GROWS, SPLITTING
 from autodist.source import argument, operands
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, ROWS, SAME, SUM
@@ -79,7 +79,9 @@ def _takes(thing: Thing, node: ast.Call) -> bool:
 def _as_passes(called: frozenset[Thing], name: str, base: Value) -> frozenset[Thing]:
     """`model.forward(x)` is a pass through the model, as `model(x)` is, not a function of its own."""
     owners = {each.owner for each in called if isinstance(each, Function)} - {None}
-    modules = ((each, each.module if isinstance(each, Wrapped) else each) for each in base.things if owners)
+    if not owners:
+        return called
+    modules = ((each, each.module if isinstance(each, Wrapped) else each) for each in base.things)
     passed = ((each, inner) for each, inner in modules if inner in owners and pass_of(inner) == name)
     run = {each: inner for each, inner in passed if isinstance(inner, Object) and "module" in inner.roles}
     return frozenset(each for each in called if getattr(each, "owner", None) not in run.values()) | run.keys()
@@ -123,16 +125,17 @@ class Calls(Methods, AutogradFunctions):
         args, keywords = self._arguments(node, scope)
         if isinstance(node.func, ast.Call) and last_part(node.func.func) == "enable_grad" and len(args) == 1:
             return args[0]  # `torch.enable_grad()(closure)` is the closure
-        if _is_default(callee, args):
+        by_default = _is_default(callee, args)
+        if by_default:
             self.event("default_device", node, scope)
-        if _is_default(callee, args) or _comes_to_device(node, callee, args, keywords):
+        if by_default or _comes_to_device(node, callee, args, keywords):
             self.event("placed", node, scope)
         called = _that_take(callee.things, node)
         if isinstance(node.func, ast.Attribute) and base is not None:
             called = _as_passes(called, node.func.attr, base)
         results = [
             self._call(thing, node, self._unpacked_for(thing, node, args), keywords, scope)
-            for thing in sorted(called, key=stable_order)
+            for thing in in_order(called)
         ]
         if isinstance(node.func, ast.Attribute) and base is not None:
             method = self._as_dict(base, node) if node.func.attr == "_asdict" else None
@@ -151,9 +154,10 @@ class Calls(Methods, AutogradFunctions):
         result = union(results)
         if self.plan.wholes is None and (base is not None or args):
             result = self.past_lengths(node, base, result, scope)
-        if last_part(node.func) == "mean" and self.plan.wholes is None and (base is not None or args):
+        name = last_part(node.func)
+        if name == "mean" and self.plan.wholes is None and (base is not None or args):
             result = self._mean(result, node)
-        if last_part(node.func) == "topk" and result.spread is ROWS:
+        if name == "topk" and result.spread is ROWS:
             bound = base is not None and not base.things
             share = argument(node, "k", 0 if bound else 1)
             if share is not None and self._lately(share).spread is COUNT:  # `scores.topk(len(scores) // 4)`
@@ -165,7 +169,7 @@ class Calls(Methods, AutogradFunctions):
                 joined = picked is not None and picked.joined and (result.axes or 1) == 1
                 if joined or picking.is_number_each(operands(node)[0 if bound else 1], self._lately):
                     result = result.computed(LOCAL)  # the hardest samples
-        elif last_part(node.func) in operations.DECIDING and result.spread in (ROWS, COLUMNS):
+        elif name in operations.DECIDING and result.spread in (ROWS, COLUMNS):
             result = result.computed(LOCAL)  # one answer
         self._tally(node, callee, args, scope)
         self._place(node, scope)
@@ -173,10 +177,11 @@ class Calls(Methods, AutogradFunctions):
         self._written_out(node, callee, result, args, scope)
         result = self._joined_pieces(node, result, scope)
         mixed: frozenset[Mixing | Picked | Portion] = self._named_statistic(node, callee, base, args, scope)
-        mixed |= self._picked_by_call(node, result, scope) | self._divided_by_call(node, args, result)
-        if self._with_rows_second(node, result):
-            result = result.but(spread=COLUMNS)
-        if last_part(node.func) in PIECES and self._are_pieces(node, base, result):
+        if result.spread is ROWS:
+            mixed |= self._picked_by_call(node, result, scope) | self._divided_by_call(node, args, result)
+            if self._with_rows_second(node, result):
+                result = result.but(spread=COLUMNS)
+        if name in PIECES and self._are_pieces(node, base, result):
             return of(Stream(result.but(origins=result.origins | mixed), NOTHING))
         if isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_") and result.spread is CROSS:
             for names, name in self._holders(node.func.value, scope):  # `distances.addmm_(z, z.t())`
@@ -216,7 +221,7 @@ class Calls(Methods, AutogradFunctions):
     ) -> Value | None:
         """`Scale.apply(x)`, and what its passes tell each other; `Tagger.from_pretrained(path, config=config)`."""
         if name in FROM_SETTINGS:
-            made = [t for t in sorted(base.things, key=stable_order) if isinstance(t, Class) and _is_derived(t, name)]
+            made = [t for t in in_order(base.things) if isinstance(t, Class) and _is_derived(t, name)]
             settings = [keywords.get("config", args[0] if args and name == "from_config" else NOTHING), *args[1:]]
             given = {key: value for key, value in keywords.items() if key != "config"}
             return union(self._instantiate(t, node, settings, given, scope) for t in made) if made else None
@@ -339,8 +344,10 @@ def _comes_to_device(node: ast.Call, callee: Value, args: list[Value], keywords:
 
 def _is_default(callee: Value, args: list[Value]) -> bool:
     """`torch.set_default_device("cuda")`"""
-    told = any(isinstance(each, External) and each.name in DEFAULTS for each in callee.things)
-    return told and not any(_is_elsewhere(each) for each in args)
+    for each in callee.things:
+        if isinstance(each, External) and each.name in DEFAULTS:
+            return not any(_is_elsewhere(each) for each in args)
+    return False
 
 
 def _is_elsewhere(asked: Value) -> bool:

@@ -261,8 +261,9 @@ class Contents(Loaders, ByTurn):
 
     def _mixed(self, values: Sequence[Value]) -> Value:
         spreads = [value.spread for value in values]
-        if not any(spread.is_local for spread in spreads) and any(self.holds_local(value) for value in values):
-            spreads.append(LOCAL)
+        if any(value.things for value in values) and not any(spread.is_local for spread in spreads):
+            if any(self.holds_local(value) for value in values):
+                spreads.append(LOCAL)
         return union(values).computed(combine(spreads))
 
     def _is_tensor_type(self, kind: Value) -> bool:
@@ -292,10 +293,12 @@ class Contents(Loaders, ByTurn):
         return []
 
     def _modules_in(self, value: Value) -> bool:
-        return any(
-            isinstance(t, Wrapped) or isinstance(t, Object) and "module" in t.roles and "loss" not in t.roles
-            for t in value.things
-        )
+        for thing in value.things:
+            if isinstance(thing, Object) and "module" in thing.roles and "loss" not in thing.roles:
+                return True
+            if isinstance(thing, Wrapped):
+                return True
+        return False
 
 
 def _is_shape(items: Items) -> bool:

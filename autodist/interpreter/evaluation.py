@@ -62,6 +62,7 @@ BILINEAR = frozenset("mul multiply dot vdot inner outer matmul mm mv bmm einsum 
 OPERATIONS = frozenset([ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Subscript])
 PAIRING = OPERATIONS - {ast.UnaryOp}
 COMPUTING = frozenset([ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Subscript, ast.Call])
+READ = frozenset([ast.Name, ast.Attribute, ast.Constant])
 OF_ROWS = frozenset([ast.Attribute, ast.Call, ast.Subscript, ast.BinOp])
 ALONG_AXES = (ROWS, Spread.COLUMNS)
 
@@ -88,6 +89,9 @@ class Evaluation(Single, Overloads):
     def _noted(self, node: ast.expr, value: Value, scope: Scope) -> Value:
         """Keep what ``node`` evaluated to, and take for granted what is planned for it."""
         plan, kind = self.plan, type(node)
+        if kind in READ and value.spread is SAME and not value.origins and node not in plan.named:
+            if not plan.turns and not plan.gathered:
+                return self._read(node, value, scope)
         operates, reduced = kind in OPERATIONS, node in plan.reduced
         if self._outcomes and (value.things or value.models):
             value = self._possible(value)
@@ -150,6 +154,17 @@ class Evaluation(Single, Overloads):
         if value.things and node in plan.wraps:  # made in the argument of a call
             value = self._planned(node, value)
             self.event("wrapped", node, scope, value)
+        return self._kept(node, value, scope)
+
+    def _read(self, node: ast.expr, value: Value, scope: Scope) -> Value:
+        """Keep what a name, an attribute or a constant is that all ranks have alike, and of which nothing is planned:
+        most of all that is evaluated, of which less is to be asked."""
+        if self._outcomes and (value.things or value.models):
+            value = self._possible(value)
+        if (value.things or value.weights) and not self._forward:
+            value = self._weighed(node, value)
+        if self.plan.wholes is not None:
+            value = self._followed(node, value, scope, self.plan.wholes)
         return self._kept(node, value, scope)
 
     def _gathered(self, node: ast.expr, value: Value, scope: Scope) -> Value:
@@ -398,11 +413,11 @@ class Evaluation(Single, Overloads):
         """Note where this rank's rows are compared with each other, and where they meet those of all ranks."""
         if self.plan.reduced and isinstance(node, (ast.Compare, ast.BinOp)) and not self._forward:
             self._note_meeting(node, scope)
-        if self._no_grad or isinstance(node, ast.Call) and calls.is_entered(node, self._lately):
+        if self._no_grad or value.spread is not CROSS and not self.plan.gathered:
+            return
+        if isinstance(node, ast.Call) and calls.is_entered(node, self._lately):
             return
         given = [self._lately(child) for child in operands(node)]
-        if value.spread is not CROSS and not self.plan.gathered:
-            return
         if value.spread is CROSS and all(each.spread is not CROSS for each in given):
             self.event("paired", node, scope, value)
         met = (ROWS, Spread.COLUMNS, COUNT, LOCAL)
@@ -413,6 +428,10 @@ class Evaluation(Single, Overloads):
 
     def _note_unfollowed(self, node: ast.Call, value: Value, scope: Scope) -> None:
         """Note what functions of libraries make of what models computed, of which nothing else is known."""
+        given = [self._lately(child) for child in operands(node)]
+        rows = [each for each in given if each.spread in (ROWS, Spread.COLUMNS) and not each.things]
+        if not rows:
+            return
         callee = self._lately(node.func)
         called = {thing.name for thing in callee.things if isinstance(thing, External)}
         if called and all(map(self.catalog.keeps_samples, called)):
@@ -423,9 +442,7 @@ class Evaluation(Single, Overloads):
             return
         if any(isinstance(thing, (Object, Wrapped)) for thing in callee.things):
             return
-        given = [self._lately(child) for child in operands(node)]
-        rows = [each for each in given if each.spread in (ROWS, Spread.COLUMNS) and not each.things]
-        if any(each.models for each in rows) or rows and any(map(operations.gathers, names)):
+        if any(each.models for each in rows) or any(map(operations.gathers, names)):
             self.event("unfollowed", node, scope, value)
 
     def _note_meeting(self, node: ast.Compare | ast.BinOp, scope: Scope) -> None:
@@ -484,8 +501,9 @@ class Evaluation(Single, Overloads):
             called = self.values.get(node.func, NOTHING).things if isinstance(node, ast.Call) else ()
             if not any(isinstance(t, Function) for t in called):
                 found = self._with_weights(value, node)
-        computed = found.weights or any(isinstance(t, Parameters) for t in value.things)
-        kept = computed or owners or any(isinstance(t, (Inside, OptimizerState)) for t in value.things)
+        kinds = {type(each) for each in value.things}
+        computed = found.weights or Parameters in kinds
+        kept = computed or owners or Inside in kinds or OptimizerState in kinds
         if not kept and found is value or any(map(self._is_constructor, self._calls)):
             return value
         if kept:

@@ -9,7 +9,7 @@ from autodist.deep import READING
 from autodist.interpreter.attributes import Attributes
 from autodist.interpreter.events import Call_
 from autodist.interpreter.machine import Spent
-from autodist.interpreter.questions import stable_order
+from autodist.interpreter.questions import in_order
 from autodist.interpreter.words import REST
 from autodist.source import is_generator
 from autodist.spread import LOCAL
@@ -61,7 +61,7 @@ class Functions(Attributes):
         make of a function takes its place where that goes through something, `@over_batches`."""
         for decorator in reversed(node.decorator_list):
             value = self.eval(decorator, scope)
-            for thing in sorted(value.things, key=stable_order):
+            for thing in in_order(value.things):
                 if isinstance(thing, External) and "at_exit" in self.catalog.roles(thing.name):
                     self.register_at_exit(decorator, [made], {}, scope)
                 if isinstance(thing, Function) and not scope.is_class:

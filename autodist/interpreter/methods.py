@@ -12,11 +12,11 @@ from autodist.interpreter.questions import (
     any_entry,
     first_text,
     has_state,
+    in_order,
     is_hashable,
     is_hidden,
     joins_sets,
     makes_set,
-    stable_order,
     sums_products,
     under_samples,
 )
@@ -123,7 +123,7 @@ class Methods(Libraries, TorchModules):
         if name in GROWS and args and isinstance(node.func, ast.Attribute):
             self._join_optimizers(node.func.value, base, args[-1], scope)
         results: list[Value] = []
-        for thing in sorted(base.things, key=stable_order):
+        for thing in in_order(base.things):
             inner = thing.module if isinstance(thing, Wrapped) else thing
             if isinstance(inner, (External, Function, Class, LocalModule)):
                 continue

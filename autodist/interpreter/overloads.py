@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.interpreter.machine import Machine
-from autodist.interpreter.questions import stable_order
+from autodist.interpreter.questions import in_order, stable_order
 from autodist.values import Function, Object, Scope, Stream, Value, union
 
 OPERATORS = {
@@ -83,7 +83,7 @@ class Overloads(Machine):
 
     def _left(self, value: Value, scope: Scope) -> None:
         """What runs when a block is left."""
-        for thing in sorted(value.things, key=stable_order):
+        for thing in in_order(value.things):
             if isinstance(thing, Object) and thing.functions("__exit__"):
                 self.method(thing, "__exit__", None, [], {}, scope)
 
@@ -114,6 +114,6 @@ def _is_filled_by_operators(thing: Object) -> bool:
 
 def _plain_objects(value: Value) -> Iterator[Object]:
     """The objects of classes of the project that are none of torch's, in an order that does not change."""
-    for thing in sorted(value.things, key=stable_order):
+    for thing in in_order(value.things):
         if isinstance(thing, Object) and thing.cls is not None and not thing.roles and not thing.is_writer:
             yield thing

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from autodist.values import Path_
 
@@ -54,6 +55,13 @@ class Plan:
     """Loaders that are read ahead of training, for tensors that all ranks hold as a whole."""
     bare: bool = False
     """Models are distributed without a wrapper: `model.module` becomes the model itself."""
+
+    @cached_property
+    def named(self) -> frozenset[ast.AST]:
+        """The expressions that it says something of, whatever they may be."""
+        return frozenset[ast.AST]().union(
+            self.reduced, self.joined, self.divided, self.gathered, self.untaken, self.weighed, self.terms
+        )
 
     def shares(self, draw: ast.expr) -> bool:
         """Whether ranks take their share of what is drawn there."""

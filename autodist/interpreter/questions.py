@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from autodist.source import first_index, own_nodes, told_once
@@ -282,6 +282,11 @@ def stable_order(thing: Thing) -> tuple[str, int, int]:
         getattr(node, "lineno", 0),
         getattr(node, "col_offset", 0),
     )
+
+
+def in_order(things: frozenset[Thing]) -> Collection[Thing]:
+    """Things in an order that does not depend on addresses; mostly it is one alone."""
+    return things if len(things) < 2 else sorted(things, key=stable_order)
 
 
 def has_state(keywords: Mapping[str, Value]) -> bool:

@@ -6,7 +6,7 @@ import ast
 from functools import partial
 
 from autodist.interpreter.events import Loop
-from autodist.interpreter.questions import constants_in, first_text, returned, stable_order, wrapped
+from autodist.interpreter.questions import constants_in, first_text, in_order, returned, stable_order, wrapped
 from autodist.interpreter.stores import Stores
 from autodist.source import argument
 from autodist.spread import COLUMNS, MEAN, RANK, ROWS, SAME, SUM, WORLD
@@ -61,7 +61,7 @@ class Roles(Stores):
         if alone:
             self._loops.append(Loop(node, scope.source, scope, self._calls[-1].function if self._calls else None))
         found = []
-        for thing in sorted(given.things, key=stable_order):
+        for thing in in_order(given.things):
             if isinstance(thing, Function):
                 inner = Scope(thing.source, thing.scope)
                 self.closures.add(thing.node)
@@ -106,7 +106,7 @@ class Roles(Stores):
     def _try_out(self, node: ast.Call, objective: Value, trial: list[Value], scope: Scope) -> None:
         """A function that a search calls for each trial, and what it returns."""
         self._loops.append(Loop(node, scope.source, scope, self._calls[-1].function if self._calls else None))
-        for thing in sorted(objective.things, key=stable_order):
+        for thing in in_order(objective.things):
             if isinstance(thing, Object) and thing.cls is not None and thing.cls.find("__call__"):
                 self.method(thing, "__call__", None, trial, {}, scope)
                 called = thing.functions("__call__")
@@ -132,7 +132,7 @@ class Roles(Stores):
         self.event("handed_over", node, scope)
         given = [*map(_without_samples, given)]  # it cannot communicate: what it is given is made global before
         options = {name: _without_samples(value) for name, value in options.items()}
-        for thing in sorted(target.things, key=stable_order):
+        for thing in in_order(target.things):
             if isinstance(thing, Function):
                 named_args = {k: v for k, v in options.items() if isinstance(k, str)}
                 self._call_any_time(thing, node, given, named_args, scope, "thread")
@@ -170,7 +170,7 @@ class Roles(Stores):
         """`signal.signal(signal.SIGTERM, handler)` calls handler(number, frame), in each process at another time."""
         handler = keywords.get("handler", args[1] if len(args) > 1 else NOTHING)
         self.event("signal", node, scope, handler)
-        for thing in sorted(handler.things, key=stable_order):
+        for thing in in_order(handler.things):
             if isinstance(thing, Function):
                 call = partial(self._call_any_time, thing, node, [NOTHING, NOTHING], {}, scope, "signal")
                 call()
@@ -268,7 +268,7 @@ class Roles(Stores):
         inputs = args[1] if len(args) > 1 else keywords.get("inputs", NOTHING)
         pairs = [thing.parts for thing in inputs.things if isinstance(thing, Items)]
         given = pairs[0] if len(pairs) == 1 else [inputs]
-        results = [self._call(thing, node, given, {}, scope) for thing in sorted(module.things, key=stable_order)]
+        results = [self._call(thing, node, given, {}, scope) for thing in in_order(module.things)]
         return union(results) if results else self._mixed([module, *given])
 
     def call_sharded_ddp(

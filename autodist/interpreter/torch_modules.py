@@ -7,7 +7,7 @@ import ast
 from autodist import collation
 from autodist.collation import Rows
 from autodist.interpreter.losses import Losses
-from autodist.interpreter.questions import last_part, pass_of, stable_order
+from autodist.interpreter.questions import in_order, last_part, pass_of
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.subscripts import Subscripts
 from autodist.interpreter.words import DRAWING, KEPT, MOVES, REMAKES, RETURNS_SELF, SIZES
@@ -231,7 +231,7 @@ class TorchModules(Subscripts, Stores, Losses):
         value = given
         begun, _ = self._begun.get(sequence, ([], {}))  # `super().__init__(nn.ReLU(), Block())`
         for child in [*(each for each in begun if self._modules_in(each)), *self._children(sequence)]:
-            layers = [t for t in sorted(child.things, key=stable_order) if isinstance(t, Object)]
+            layers = [t for t in in_order(child.things) if isinstance(t, Object)]
             outputs = [self._through_one(each, node, value, scope) for each in layers]
             value = union(outputs) if outputs else value
         return value if value is not given else self._mixed([given])

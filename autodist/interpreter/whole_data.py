@@ -52,7 +52,7 @@ class WholeData(Contents):
                 value = value.but(origins=value.origins - single) if single else value
             if isinstance(node, (ast.Name, ast.Attribute)):
                 value = self._whole(node, value, scope, wholes)
-            elif not called and any(mixing.is_whole(each) for each in self._operands(node)):
+            elif not called and self._is_given_rows(node):
                 value = self._apart(node, value, scope)
             if node in self.plan.batches:
                 value = self._dealt_out(node, value, scope)
@@ -143,6 +143,13 @@ class WholeData(Contents):
         """What an expression has just been computed from."""
         found = [self._lately(child) for child in children_of(node)]
         return [*found, *(inner for value in found for inner in self._contents(value))]
+
+    def _is_given_rows(self, node: ast.expr) -> bool:
+        """Whether some of what an expression has just been computed from, or holds, is rows of the whole data."""
+        for value in map(self._lately, children_of(node)):
+            if mixing.is_whole(value) or value.things and any(map(mixing.is_whole, self._contents(value))):
+                return True
+        return False
 
     def _apart(self, node: ast.expr, value: Value, scope: Scope) -> Value:
         """A value computed from rows of the whole data: where they lie, or that they may have been mixed."""

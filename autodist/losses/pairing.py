@@ -33,17 +33,17 @@ def kept(
     """Rows, and numbers of rows, that are to be those of all ranks, where nothing stands against it. Where samples are
     ``paired``, it does not matter which comes first."""
     found = {each.node: each for each in rows}
-    current = run(frozenset(found))
-    if _is_in_vain(current) or current.of("mined"):
-        return ()
     unknown = {event.node for event in before.of("unfollowed")}
     if any(not unknown.isdisjoint({*ast.walk(node), *roots(node, before, set())}) for node in found):
         return ()  # of samples that have met, for all that is known
-    if any(_is_numbered(node, current) for node in current.values) or _hold_dicts(found, before):
+    if _hold_dicts(found, before):
         return ()
     if any(takes_first(before.values.get(node, NOTHING)) for node in found):
         return ()  # the first samples of every rank are not those of the batch
     if any(_differs_in_length(before.values.get(node, NOTHING), before) for node in found):
+        return ()
+    current = run(frozenset(found))
+    if _is_in_vain(current) or current.of("mined") or any(_is_numbered(node, current) for node in current.values):
         return ()
     if not paired and _goes_by_places(found, before, current):
         return ()  # several rows of each sample, in another order than in the batch

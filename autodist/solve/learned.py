@@ -148,11 +148,16 @@ class Learned(Sides):
     def learns_from_derivatives(self, node: ast.AST) -> bool:
         """Whether what goes backward at ``node`` was computed from gradients of a model, and from nothing else that one
         gave: a last bias has no say in it."""
-        grads = {op for op in self._program.operations if op.name.endswith("autograd.grad") and _keeps_graph(op)}
-        grads = {op for op in grads if not self._any(op.argument("inputs", 1) or EMPTY)}  # with regard to samples
+        grads = self._derivatives
         losses = [op for op in self.backwards if op.node is node] if grads else []
         reached = closure(losses, lambda op: () if op in grads else given(op))
         return bool(reached & grads) and not any(self._given(op) or self._in_pass(op.region) for op in reached - grads)
+
+    @cached_property
+    def _derivatives(self) -> set[Operation]:
+        """What takes gradients with regard to samples, through which others flow."""
+        grads = {op for op in self._program.operations if op.name.endswith("autograd.grad") and _keeps_graph(op)}
+        return {op for op in grads if not self._any(op.argument("inputs", 1) or EMPTY)}
 
     def _asked(self, node: ast.AST) -> Iterator[tuple[int, Operation]]:
         for root in self._roots.get(node, ()):

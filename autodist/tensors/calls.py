@@ -35,6 +35,8 @@ def called_name(node: ast.Call) -> str:
 def library(node: ast.Call, latest: Latest) -> str | None:
     """The qualified name of the library function that a call names."""
     names = sorted(t.name for t in latest(node.func).things if isinstance(t, External))
+    if len(names) == 1:
+        return names[0]
     if not names and isinstance(node.func, ast.Attribute):
         owners = [t.name for t in latest(node.func.value).things if isinstance(t, Object) and "generator" in t.roles]
         names = [f"{name}.{node.func.attr}" for name in owners if name.startswith("numpy")]
