@@ -108,6 +108,7 @@ class Learned(Sides):
         if any(not self._runs_once(frozenset([each])) for each in rounds):
             return True
         asked = [*self._tests_around(op), *([op.node.slice] if isinstance(op.node, ast.Subscript) else [])]
+        asked += [test for each in rounds for test in getattr(each.node, "ifs", ())]  # those of a comprehension
         for call in self._calls_around(op):
             if isinstance(call.func, ast.Subscript):
                 asked.append(call.func.slice)
@@ -266,6 +267,8 @@ class Learned(Sides):
         for part in told:
             found |= self._value(part, user, depth=depth)
         some = each.element if isinstance(each, Stream) else each.anywhere
+        if self._go_by_samples(getattr(each, "picked", EMPTY).operations):
+            return found  # it may hold none of these
         instead: dict[ast.AST | Operation, list[Operation]] = {}
         for op in (op for op in some.operations if self._branches_at(op) <= around):
             loops = op.region.loops - user.region.loops - self._steps
@@ -352,6 +355,7 @@ class Learned(Sides):
             asked = closure(held(each.subject), lambda op: given(op) if op.name.startswith(COUNTED) else ())
             told = [of for op in asked if op.name.startswith("range.") for of in given(op)]
             told += self._program.at(each.node.test).operations if isinstance(each.node, ast.While) else []
+            told += [of for t in each.subject.things for of in getattr(t, "picked", EMPTY).operations]
             self._drawn[each] = any(op.name.startswith(DRAWING) for op in asked) or self._go_by_samples(told)
         return bool(loops) and not any(self._drawn[each] for each in loops)
 

@@ -116,6 +116,28 @@ def test_called_as_a_whole_for_each_sample(tmp_path: Path, body: str) -> None:
     assert APART in converted(tmp_path, model_of(body, name="forward"))[0]
 
 
+FILTERED = """\
+rest = []
+        for each in row:
+            if each[0] > 1.2:
+                rest.append(each)"""
+
+
+@pytest.mark.parametrize(
+    ("some", "over"),
+    [
+        ("rest = [each for each in row if each[0] > 1.2]", "rest"),
+        (FILTERED, "rest"),
+        ("pass", "row if each[0] > 1.2"),
+        ("rest = filter(lambda each: each[0] > 1.2, row)", "rest"),
+    ],
+)
+def test_layers_for_some_of_the_samples(tmp_path: Path, some: str, over: str) -> None:
+    """A rank may have none of them."""
+    body = f"{some}\n        return self.low(row) + sum(self.high(each) for each in {over}) / 8"
+    assert APART in converted(tmp_path, model_of(body, out="model.{name}(x, kinds)"))[0]
+
+
 @pytest.mark.parametrize("loop", ["for _ in range(int(kind[0]) // 3)", "while out.mean() > 0.1"])
 def test_rounds_that_samples_decide_over(tmp_path: Path, loop: str) -> None:
     """A layer that runs in no round leaves its rank without a gradient."""
