@@ -14,7 +14,7 @@ from autodist.borrowed import departed
 from autodist.collation import Rows
 from autodist.files.naming import rank_zero_statements
 from autodist.interpreter import Event, Interpreter, Runs
-from autodist.losses import pairing, scaling
+from autodist.losses import pairing
 from autodist.losses.own_gradients import OwnGradient, is_of, own_gradients
 from autodist.origins import learnt_from, upstream
 from autodist.program import Operation, Program, Value
@@ -150,28 +150,26 @@ def meeting_in(run: Interpreter, losses: Losses) -> Operation | None:
     """Where the samples of a batch meet each other in a loss that is not of all of them, if values do not tell why it
     differs."""
     told = run.plan.wholes is not None or any(each.code == "AD602" for each in _told_by_values(run, losses))
+    told = told or bool(_local(run))
     return None if told else losses.met_at()
 
 
+def _local(run: Interpreter) -> list[Event]:
+    """The backward passes of losses that values call each rank's own."""
+    passes = {event.node: event for event in reversed(run.of("backward"))}.values()
+    found = [each for each in reversed(passes) if each.value.spread in (LOCAL, ROWS, Spread.COLUMNS)]
+    return [] if is_distributed(run) else found  # `check` sees to those
+
+
 def _told_by_values(run: Interpreter, losses: Losses | None) -> Iterator[Concern]:
-    seen: set[ast.AST] = set()
-    for event in run.events:
-        if event.kind != "backward" or event.node in seen:
-            continue
-        seen.add(event.node)
-        local = event.value.spread in (LOCAL, ROWS, Spread.COLUMNS) and not is_distributed(run)  # `check` sees to those
-        if local:
-            yield Concern(
-                "AD602",
-                event.source,
-                event.node,
-                (
-                    "cannot tell that this loss is a mean over the samples of the batch: gradients are "
-                    "averaged over ranks, which is right for a mean only (a masked or weighted mean "
-                    "differs by how its weights fall on the ranks)"
-                ),
-                Severity.WARNING,
+    for event in _local(run):
+        if losses is None or not losses.tells_why(event.node):
+            message = (
+                "cannot tell that this loss is a mean over the samples of the batch: gradients are "
+                "averaged over ranks, which is right for a mean only (a masked or weighted mean "
+                "differs by how its weights fall on the ranks)"
             )
+            yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
     mixed = [
         (m.source, m.node)
         for e in run.of("backward")
@@ -199,13 +197,6 @@ def _told_by_values(run: Interpreter, losses: Losses | None) -> Iterator[Concern
         )
         yield Concern("AD602", source, node, message, Severity.WARNING)
     yield from [*_picked_by_chance(run)][:1]
-    for event in [*scaling.left(run)][:1]:
-        assert isinstance(event.node, ast.expr)
-        message = (
-            f"scales what the loss is computed from by {shortened(event.source.code(event.node))}, how many samples a "
-            "rank has: results differ from those of one process"
-        )
-        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
     learnt = set() if is_distributed(run) else learnt_from(run)
     for node in [each for each in run.values if each in learnt and _rounds_share(each, run)][:1]:
         message = (

@@ -7,7 +7,6 @@ be that of all ranks.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from autodist.interpreter import Event, Interpreter
 from autodist.origins import learnt_from, roots
@@ -30,12 +29,6 @@ def counts(run: Interpreter) -> tuple[Reduction, ...]:
         if isinstance(first.node, ast.expr) and (apart or shares):
             found.append(Reduction(first.source, first.node, COUNT, switch=None if shares else IN_TRAINING))
     return tuple(found)
-
-
-def left(run: Interpreter) -> Iterator[Event]:
-    """Those that cannot be, since data that every rank has in full come to the same place."""
-    for events in _scaled(run).values():
-        yield events[0]
 
 
 def _scaled(run: Interpreter) -> dict[ast.AST, list[Event]]:

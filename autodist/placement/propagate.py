@@ -38,7 +38,7 @@ from autodist.placement.measures import MAY_LACK_AXIS, begins_behind
 from autodist.placement.opaque import WRAPPED, Opaque
 from autodist.placement.placements import Placements, joint
 from autodist.placement.plan import Plan, Sharded
-from autodist.placement.reading import SOURCES, is_list, shaped
+from autodist.placement.reading import LOADED, SOURCES, is_list, shaped
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.sizes import AGAIN
 from autodist.placement.subscripts import subscript
@@ -311,15 +311,17 @@ class _Propagation(Opaque):
         return placement, sizes if several or not sizes else sizes[1:]
 
     def _is_beside(self, operation: Operation, placement: Placement | None) -> bool:
-        """Whether it is taken of what all ranks have, in rounds of a rank's own samples: `zip(outputs, weights)`"""
+        """Whether it is taken of what all ranks have, and not of samples that were gathered, in rounds of a rank's own
+        samples: `zip(outputs, weights)`"""
         over = operation.inputs[0] if operation.inputs else Value()
-        again = (
-            operation.name == "range.index" or not over.operations or any(each.is_tensor for each in over.operations)
-        )
-        if placement != Replicate() or not again:
+        counts = operation.name == "range.index"
+        if placement != Replicate() or over.operations and not counts and not any(e.is_tensor for e in over.operations):
             return False
         others = (self._round(each)[0] for each in side_by_side(operation, self._program))
-        return any(isinstance(each, Each) and each.loop == ROWS for each in others)
+        if not any(isinstance(each, Each) and each.loop == ROWS for each in others):
+            return False
+        above = closure(over.operations, lambda op: op.given)
+        return counts or not any(each.name in LOADED or each in self._plan.placed for each in above)
 
     def _losses_of(self, value: Value) -> Value:
         """The losses that are computed from a value, and differentiated."""

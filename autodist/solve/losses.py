@@ -146,10 +146,10 @@ class Losses:
                 seen.add(each.node)
                 yield each.source, each.node, next(iter(told), "ignore_index")
 
-    def lost_at(self) -> Iterator[tuple[Operation, str]]:
-        """What losses got lost at for certain, and why: samples that others pick by number, and sums and means over a
-        rank's samples that something else is computed with than what adds up."""
-        for each in self._above(self._lost()):
+    def lost_at(self, lost: Collection[Operation] | None = None) -> Iterator[tuple[Operation, str]]:
+        """What losses got lost at for certain, all of them or some, and why: samples that others pick by number, and
+        sums and means over a rank's samples that something else is computed with than what adds up."""
+        for each in self._above(self._lost() if lost is None else lost):
             lying = self.placements.of[each]
             here = isinstance(lying, PerRank) and lying.operation.rpartition(".")[2] == each.name.rpartition(".")[2]
             reason = lying.reason if here and isinstance(lying, PerRank) else ""
@@ -190,8 +190,15 @@ class Losses:
 
     def is_lost_at(self, nodes: Collection[ast.AST], backward: ast.AST) -> bool:
         """Whether the loss of a backward pass got lost for certain where one of some nodes is."""
-        ends = {op for e in self.backward if e.node is backward for op in held(joined(e.inputs[:1]))} & self._lost()
-        return bool(ends) and any(each.node in nodes for each, _ in self.lost_at())
+        return any(each.node in nodes for each, _ in self.lost_at(self._lost_of(backward)))
+
+    def tells_why(self, backward: ast.AST) -> bool:
+        """Whether it is told what the loss of a backward pass got lost at."""
+        return any(self.lost_at(self._lost_of(backward)))
+
+    def _lost_of(self, backward: ast.AST) -> set[Operation]:
+        ends = (op for each in self.backward if each.node is backward for op in held(joined(each.inputs[:1])))
+        return self._lost().intersection(ends)
 
     def goes_by_numbers(self, node: ast.AST) -> bool:
         """Whether it is for the numbers that ranks give their own samples that an expression is each rank's own."""
@@ -219,10 +226,9 @@ class Losses:
         return isinstance(self.placements.of.get(operation), PerRank)
 
     def _is_part(self, operation: Operation) -> bool:
-        """Whether it is a sum or mean over a rank's samples, and no number of them."""
+        """Whether it is a sum or mean over a rank's samples, or a number of them."""
         lying = self.placements.of.get(operation)
-        counts = isinstance(lying, Partial) and lying.reduce == "sum" and bool(lying.weight)
-        return isinstance(lying, Partial) and is_linear(lying) and not counts
+        return isinstance(lying, Partial) and is_linear(lying)
 
     # sums that are multiplied
 
