@@ -33,6 +33,7 @@ ASKED = (ast.Call, ast.BinOp, ast.Name, ast.Attribute, ast.Subscript)
 LEAST = 0.94
 """Of so many expressions, at least, both say the same."""
 FOUND_REPLICATED = {
+    "codebook_follows_samples": (2, "features.shape[2:], the height and width of pictures"),
     "dataclass_config": (2, "the entries of a dict that a function gives and a comprehension goes through by items()"),
     "ddp_torchrun_incomplete": (1, "args.batch_size // world_size, of a world size that the environment says"),
     "horovod_digits": (3, "len(sampler) of a sampler that the script itself shares out"),
