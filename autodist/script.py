@@ -234,7 +234,7 @@ class Reduction:
     it has to be computed before; ``switch`` holds where it is not that of all ranks already. ``of`` is what a mean is
     taken of, if ranks have different numbers of them; ``padded`` if rows may be longer on one rank than on another;
     ``together`` if several rows of each sample stand beside each other, which those of other samples must not part;
-    ``array`` if it is one of NumPy, ``number`` if it is one of Python."""
+    ``array`` if it is one of NumPy, ``number`` if it is one of Python, ``tensor`` if it is surely one."""
 
     source: Source
     node: ast.expr
@@ -246,6 +246,7 @@ class Reduction:
     together: bool = False
     array: bool = False
     number: bool = False
+    tensor: bool = False
 
 
 @dataclass(frozen=True)
@@ -650,6 +651,8 @@ class TrainingScript:
     """Classes of batch normalisation that training asks layers for, as in `isinstance(layer, nn.BatchNorm2d)`."""
     prefixed_loads: tuple[Site, ...] = ()
     """States with the keys of `nn.DataParallel` that are loaded before the model is wrapped."""
+    in_buckets: bool = False
+    """Whether gradients may be views of the buckets that are reduced: none is read behind a later backward pass."""
     maybe_wrapped: frozenset[ast.AST] = frozenset()
     guards: tuple[Site, ...] = ()
     without_group: Mapping[ast.AST, WithoutGroup] = field(default_factory=dict)

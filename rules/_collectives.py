@@ -6,7 +6,7 @@ REDUCTIONS = {
     "reduce_mean": '''\
 def reduce_mean(value):
     """The mean of a number or tensor over all ranks."""
-    mean = {torch}.as_tensor(value, dtype={torch}.float64).detach().cpu() / {d}.get_world_size()
+    mean = {torch}.as_tensor(value, dtype={torch}.float64).detach() / {d}.get_world_size()
     {d}.all_reduce(mean)
     return mean.to(value) if {torch}.is_tensor(value) else mean.item()
 
@@ -15,7 +15,7 @@ def reduce_mean(value):
     "reduce_sum": '''\
 def reduce_sum(value):
     """The sum of a number or tensor over all ranks."""
-    total = {torch}.as_tensor(value, dtype={torch}.float64).detach().cpu().clone()
+    total = {torch}.as_tensor(value, dtype={torch}.float64).detach().clone()
     {d}.all_reduce(total)
     return total.to(value) if {torch}.is_tensor(value) else type(value)(total.item())
 
@@ -24,7 +24,7 @@ def reduce_sum(value):
     "reduce_max": '''\
 def reduce_max(value):
     """The largest of the numbers that the ranks have."""
-    most = {torch}.as_tensor(value, dtype={torch}.float64).detach().cpu().clone()
+    most = {torch}.as_tensor(value, dtype={torch}.float64).detach().clone()
     {d}.all_reduce(most, {d}.ReduceOp.MAX)
     return most.to(value) if {torch}.is_tensor(value) else type(value)(most.item())
 
@@ -33,7 +33,7 @@ def reduce_max(value):
     "reduce_min": '''\
 def reduce_min(value):
     """The smallest of the numbers that the ranks have."""
-    least = {torch}.as_tensor(value, dtype={torch}.float64).detach().cpu().clone()
+    least = {torch}.as_tensor(value, dtype={torch}.float64).detach().clone()
     {d}.all_reduce(least, {d}.ReduceOp.MIN)
     return least.to(value) if {torch}.is_tensor(value) else type(value)(least.item())
 
@@ -67,8 +67,62 @@ def gather_rows(rows):
 ''',
 }
 
+OF_NUMBERS = {
+    "reduce_mean": '''\
+def reduce_mean(value):
+    """The mean of a number over all ranks."""
+    mean = {torch}.tensor(value / {d}.get_world_size(), dtype={torch}.float64)
+    {d}.all_reduce(mean)
+    return mean.item()
+
+
+''',
+    "reduce_sum": '''\
+def reduce_sum(value):
+    """The sum of a number over all ranks."""
+    total = {torch}.tensor(value, dtype={torch}.float64)
+    {d}.all_reduce(total)
+    return type(value)(total.item())
+
+
+''',
+}
+"""The same for scripts that reduce nothing but numbers of Python."""
+
+OF_TENSORS = {
+    "reduce_mean": '''\
+def reduce_mean(value):
+    """The mean of a tensor over all ranks."""
+    mean = value.detach().double() / {d}.get_world_size()
+    {d}.all_reduce(mean)
+    return mean.to(value)
+
+
+''',
+    "reduce_sum": '''\
+def reduce_sum(value):
+    """The sum of a tensor over all ranks."""
+    total = value.detach().to({torch}.float64, copy=True)
+    {d}.all_reduce(total)
+    return total.to(value)
+
+
+''',
+}
+"""The same for scripts that reduce nothing but tensors."""
+
 OF_NUMPY = {
-    "reduce_mean": REDUCTIONS["reduce_mean"].replace("mean.item()\n", "type(value + 0.0)(mean.item())\n"),
+    "reduce_mean": '''\
+def reduce_mean(value):
+    """The mean of a number or tensor over all ranks."""
+    mean = {torch}.as_tensor(value, dtype={torch}.float64).detach() / {d}.get_world_size()
+    {d}.all_reduce(mean)
+    if {torch}.is_tensor(value):
+        return mean.to(value)
+    return type(value / 1)(mean.item())  # a float, or one of NumPy
+
+
+''',
 }
 """The same for scripts that use NumPy, of whose numbers lists and tuples print the type."""
 
@@ -76,7 +130,7 @@ OF_MANY = {
     "reduce_mean": '''\
 def reduce_mean(value):
     """The mean of a number, tensor, array or list over all ranks."""
-    mean = {torch}.as_tensor(value, dtype={torch}.float64).detach().cpu() / {d}.get_world_size()
+    mean = {torch}.as_tensor(value, dtype={torch}.float64).detach() / {d}.get_world_size()
     {d}.all_reduce(mean)
     if {torch}.is_tensor(value):
         return mean.to(value)
@@ -87,7 +141,7 @@ def reduce_mean(value):
     "reduce_sum": '''\
 def reduce_sum(value):
     """The sum of a number, tensor, array or list over all ranks."""
-    total = {torch}.as_tensor(value, dtype={torch}.float64).detach().cpu().clone()
+    total = {torch}.as_tensor(value, dtype={torch}.float64).detach().clone()
     {d}.all_reduce(total)
     if {torch}.is_tensor(value):
         return total.to(value)

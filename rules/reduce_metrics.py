@@ -11,7 +11,7 @@ from autodist.source import Source, all_of, last_name, shortened, spelled, told_
 from autodist.spread import Spread
 from autodist.values import External, Function, Items, Table, Thing
 
-from ._collectives import AS_BYTES, OF_MANY, OF_NUMPY, PADDED, REDUCTIONS, UNEVEN
+from ._collectives import AS_BYTES, OF_MANY, OF_NUMBERS, OF_NUMPY, OF_TENSORS, PADDED, REDUCTIONS, UNEVEN
 from ._names import names_at
 from ._once import reduced_once
 from ._preamble import Planned, defined, dist, imported, member, planned
@@ -46,10 +46,10 @@ EXAMPLES = [
 
 
         def reduce_mean(value):
-            """The mean of a number or tensor over all ranks."""
-            mean = torch.as_tensor(value, dtype=torch.float64).detach().cpu() / dist.get_world_size()
+            """The mean of a number over all ranks."""
+            mean = torch.tensor(value / dist.get_world_size(), dtype=torch.float64)
             dist.all_reduce(mean)
-            return mean.to(value) if torch.is_tensor(value) else mean.item()
+            return mean.item()
 
 
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
@@ -98,10 +98,10 @@ EXAMPLES = [
 
 
         def reduce_sum(value):
-            """The sum of a number or tensor over all ranks."""
-            total = torch.as_tensor(value, dtype=torch.float64).detach().cpu().clone()
+            """The sum of a number over all ranks."""
+            total = torch.tensor(value, dtype=torch.float64)
             dist.all_reduce(total)
-            return total.to(value) if torch.is_tensor(value) else type(value)(total.item())
+            return type(value)(total.item())
 
 
         train_set = TensorDataset(torch.randn(64, 4), torch.randint(3, (64,)))
@@ -158,10 +158,10 @@ EXAMPLES = [
 
 
         def reduce_mean(value):
-            \"\"\"The mean of a number or tensor over all ranks.\"\"\"
-            mean = torch.as_tensor(value, dtype=torch.float64).detach().cpu() / dist.get_world_size()
+            \"\"\"The mean of a number over all ranks.\"\"\"
+            mean = torch.tensor(value / dist.get_world_size(), dtype=torch.float64)
             dist.all_reduce(mean)
-            return mean.to(value) if torch.is_tensor(value) else mean.item()
+            return mean.item()
 
 
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
@@ -241,10 +241,10 @@ EXAMPLES = [
 
 
         def reduce_mean(value):
-            """The mean of a number or tensor over all ranks."""
-            mean = torch.as_tensor(value, dtype=torch.float64).detach().cpu() / dist.get_world_size()
+            """The mean of a tensor over all ranks."""
+            mean = value.detach().double() / dist.get_world_size()
             dist.all_reduce(mean)
-            return mean.to(value) if torch.is_tensor(value) else mean.item()
+            return mean.to(value)
 
 
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
@@ -288,13 +288,7 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         return
     yield from raised(script, "AD601")
     variables: dict[tuple[Source, str], str] = {}
-    reductions = {**REDUCTIONS, **OF_NUMPY} if any(map(_uses_numpy, script.project.sources)) else REDUCTIONS
-    if any(_is_of_many(reduction, script) for reduction in script.reductions):
-        reductions = {**REDUCTIONS, **OF_MANY}
-    if any(UNSENT.search(source.text) for source in script.project.sources):
-        reductions = {**reductions, "gather_rows": AS_BYTES}
-    if any(reduction.padded for reduction in script.reductions):
-        reductions = {**reductions, "gather_rows": PADDED}
+    reductions = _helpers(script)
     for reduction in reduced_once(script.reductions):
         source, node = reduction.source, reduction.node
         d, imports = dist(context, source)
@@ -338,6 +332,27 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         else:
             edits = [WrapExpr(node, template)]
         yield _found(reduction, Fix((*imports, *helper, *planned(source, *edits))))
+
+
+def _helpers(script: TrainingScript) -> dict[str, str]:
+    """The functions that reduce over the ranks, as simple as what the script gives them allows."""
+    reductions = dict(REDUCTIONS)
+    for name in ("reduce_mean", "reduce_sum"):
+        given = [each for each in script.reductions if NAMES.get(each.spread, "reduce_sum") == name]
+        if all(each.number for each in given):
+            reductions[name] = OF_NUMBERS[name]
+        elif all(each.tensor for each in given):
+            reductions[name] = OF_TENSORS[name]
+        elif name in OF_NUMPY and any(map(_uses_numpy, script.project.sources)):
+            if not all(each.number or each.tensor for each in given):
+                reductions[name] = OF_NUMPY[name]
+    if any(_is_of_many(reduction, script) for reduction in script.reductions):
+        reductions = {**REDUCTIONS, **OF_MANY}
+    if any(UNSENT.search(source.text) for source in script.project.sources):
+        reductions = {**reductions, "gather_rows": AS_BYTES}
+    if any(reduction.padded for reduction in script.reductions):
+        reductions = {**reductions, "gather_rows": PADDED}
+    return reductions
 
 
 def _found(reduction: Reduction, fix: Fix) -> Finding:

@@ -34,7 +34,7 @@ EXAMPLES = [
 
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
         loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = DDP(nn.Linear(4, 1))
+        model = DDP(nn.Linear(4, 1), gradient_as_bucket_view=True)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
         for epoch in range(2):
@@ -74,7 +74,7 @@ EXAMPLES = [
         model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1)).cuda()
         if next(model.parameters()).is_cuda:  # BatchNorm over the whole batch; SyncBatchNorm needs a GPU
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
-        model = DDP(model)
+        model = DDP(model, gradient_as_bucket_view=True)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
         for epoch in range(2):
@@ -97,7 +97,7 @@ EXAMPLES = [
 
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
         loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = DDP(nn.Linear(4, 1).cuda())
+        model = DDP(nn.Linear(4, 1).cuda(), gradient_as_bucket_view=True)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
         for epoch in range(2):
@@ -158,7 +158,8 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
     replaced; around a part of a model it stays, on the device of its process, since checkpoints have its keys. Models
     with parts that a training step may leave out look for unused parameters; what a setting may freeze as a whole is
     wrapped where it trains; batch normalisation becomes synchronised on GPUs, since its statistics are part of the
-    training.
+    training. Gradients are views of the buckets that are reduced, which saves a copy of them all, unless there are
+    several models or the script may keep a gradient for longer than its step.
     """
     if not script.trains:
         return
@@ -172,13 +173,14 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             continue
         yield from _renamed_keys(model, script)
         own_statistics = script.distributed and model.batch_norm and _keeps_buffers_apart(script, model)
+        options = ", find_unused_parameters=True" if model.sometimes_unused else ""
+        options += ", broadcast_buffers=False" if own_statistics else ""
+        options += ", gradient_as_bucket_view=True" if script.in_buckets else ""
         if script.distributed:  # batch statistics are each rank's own in the script as it is
             model = replace(model, batch_norm=False)
         if model.data_parallel or any(
             site.node is getattr(model.wrapping, "inside", None) for site in model.fully_sharded
         ):
-            options = ", broadcast_buffers=False" if own_statistics else ""
-            options += ", find_unused_parameters=True" if model.sometimes_unused else ""
             yield from _replaced(model, script, context, options)
             yield from _whole_instead(model, script, context, options)
             continue
@@ -195,8 +197,6 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
         if prepared is not None and not wrapping.unnamed:  # ranks take turns there, and wrapping is done together
             wrapping = replace(wrapping, statement=prepared, inside=None)
         ddp, ddp_import = member(context, source, "torch.nn.parallel", "DistributedDataParallel", "DDP")
-        options = ", find_unused_parameters=True" if model.sometimes_unused else ""
-        options += ", broadcast_buffers=False" if own_statistics else ""
         target = source.code(wrapping.target)
         imports = ddp_import
         inside = wrapping.inside

@@ -198,11 +198,11 @@ SOLVE = """
     search
     facts
     layouts
-    sources | demands | learned | generators | normalising
+    sources | demands | learned | generators | normalising | kept_gradients
     batch_draws
     draws
     batches | alone | written | stores | sides | passes
-    sizes | steps | paths
+    sizes | steps | paths | kinds
     parameters
 """
 
@@ -227,7 +227,7 @@ ANALYZE = """
     assembling | refusals
     evaluation | picked | reductions
     beginning | going_apart | handmade | hooks | loaders | losses | measured | modules
-    batch_sizes | checkpoints | devices | numbering | sets | squeezed
+    batch_sizes | bucket_views | checkpoints | devices | numbering | sets | squeezed
     launched
     device_numbers | group
     own_rank

@@ -32,6 +32,7 @@ from autodist.analyze.beginning import (
     stays_below,
     while_imported,
 )
+from autodist.analyze.bucket_views import in_buckets
 from autodist.analyze.checkpoints import checkpoint, lost_prefixes, prefixed_keys
 from autodist.analyze.device_numbers import device_numbers
 from autodist.analyze.devices import asked_devices, hidden_devices, loads_of, names_device, takes_gpu
@@ -303,6 +304,7 @@ def assembled(
         layer_tests=tuple(layer_tests(run, models)),
         prefixed_loads=tuple(dict.fromkeys(filter(None, map(checkpoint, prefixed)))),
         maybe_wrapped=maybe,
+        in_buckets=not run.plan.bare and not is_distributed(run) and in_buckets(run, models),
         guards=tuple(sorted(guards, key=lambda s: order_of(run, s))),
         answering=tuple(sorted(answering.values(), key=lambda s: order_of(run, s))),
         folders=tuple(dict.fromkeys(writing.folders(run))),

@@ -26,6 +26,7 @@ from autodist.solve.alone import Alone
 from autodist.solve.cuts import made_global, solved
 from autodist.solve.demands import Demand
 from autodist.solve.facts import IN_LOADER
+from autodist.solve.kinds import NUMBER, TENSOR, kind_of
 from autodist.solve.losses import Losses
 from autodist.solve.search import Cut
 from autodist.solve.sources import NUMBERS, Sources
@@ -264,7 +265,11 @@ def reduction_at(cut: Cut, hoist: ast.stmt | None, before: Interpreter) -> Reduc
     over = operations.averaged(cut.node) if spread is Spread.FEWER else None
     value = before.values.get(cut.node, NOTHING)
     padded = spread is Spread.ROWS and value.axes != 1 and before.has_padding(value)
-    return Reduction(cut.source, cut.node, spread, hoist, cut.switch or None, over, padded)
+    kind = kind_of(before.runs.program.at(cut.node if over is None else over))
+    number, tensor = kind == NUMBER, kind == TENSOR
+    return Reduction(
+        cut.source, cut.node, spread, hoist, cut.switch or None, over, padded, number=number, tensor=tensor
+    )
 
 
 def leftover(left: Iterable[Cut], run: Interpreter) -> Iterator[Concern]:

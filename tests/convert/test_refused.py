@@ -75,7 +75,7 @@ def test_a_model_is_wrapped_where_the_caller_goes_on_without_the_wrapper_of_a_he
 ) -> None:
     make = "model = nn.Linear(4, 2)\ninit_net(model, gpu_ids=gpu_ids)\n"
     code, said = converted(tmp_path, HEAD + INIT_NET.replace(AROUND, around) + make + STEPS)
-    assert "init_net(model, gpu_ids=gpu_ids)\nmodel = DDP(model)\n" in code
+    assert "init_net(model, gpu_ids=gpu_ids)\nmodel = DDP(model, gradient_as_bucket_view=True)\n" in code
     assert "nn.DataParallel(" not in code and "AD904" not in said
     assert ('        net.to("cuda")\n' in code) == (around == AROUND)
 
@@ -83,14 +83,14 @@ def test_a_model_is_wrapped_where_the_caller_goes_on_without_the_wrapper_of_a_he
 def test_a_model_is_wrapped_in_the_helper_whose_result_is_wanted(tmp_path: Path) -> None:
     make = "model = nn.Linear(4, 2)\nmodel = init_net(model, gpu_ids=gpu_ids)\n"
     code, _ = converted(tmp_path, HEAD + INIT_NET + make + STEPS)
-    assert "    net = DDP(net)\n" in code and "model = DDP(" not in code
+    assert "    net = DDP(net, gradient_as_bucket_view=True)\n" in code and "model = DDP(" not in code
 
 
 def test_a_function_that_trains_its_parameter_wraps_it_there(tmp_path: Path) -> None:
     steps = "".join(f"    {line}" for line in STEPS.splitlines(keepends=True))
     train = f"\n\ndef train(model):\n    model = nn.DataParallel(model)\n{steps}\n\ntrain(nn.Linear(4, 2))\n"
     code, _ = converted(tmp_path, HEAD + train)
-    assert "def train(model):\n    model = DDP(model)\n" in code
+    assert "def train(model):\n    model = DDP(model, gradient_as_bucket_view=True)\n" in code
 
 
 def test_a_helper_that_one_caller_drops_and_another_keeps_is_not_guessed_at(tmp_path: Path) -> None:

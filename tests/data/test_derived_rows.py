@@ -95,7 +95,7 @@ def test_points_that_methods_are_given_are_dealt_out(outputs: str, tmp_path: Pat
 def test_a_model_is_wrapped_once_it_has_its_last_parameter(tmp_path: Path) -> None:
     code = lines(converted(SCRIPT.replace("OUTPUTS", "u.sum(), t"), tmp_path))
     at = code.index('self.dnn.register_parameter("nu", self.nu)')
-    assert code[at + 1] == "self.dnn = DDP(self.dnn)"
+    assert code[at + 1] == "self.dnn = DDP(self.dnn, gradient_as_bucket_view=True)"
 
 
 def test_the_derivative_of_a_mean_is_refused(tmp_path: Path) -> None:

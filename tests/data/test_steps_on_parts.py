@@ -72,7 +72,7 @@ def test_rows_that_a_rank_does_not_have(tmp_path: Path, stop: str) -> None:
 )
 def test_what_goes_by_the_rows_that_there_are(tmp_path: Path, loop: str) -> None:
     after, said = converted(tmp_path, TEXT + loop)
-    assert "AD902" not in said and "DDP(nn.Linear(8, 4))" in after
+    assert "AD902" not in said and "DDP(nn.Linear(8, 4)" in after
 
 
 def test_replicas_are_called_past_the_wrapper(tmp_path: Path) -> None:

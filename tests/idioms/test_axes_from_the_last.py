@@ -271,7 +271,7 @@ def test_type_of_a_model_is_another_form_of_it(tmp_path: Path) -> None:
     text = LOADER + MODEL.replace("nn.Linear(4, 1)", "nn.Linear(4, 1).type(torch.FloatTensor)")
     loop = "for epoch in range(2):\n    for x, y in loader:\n        loss = F.mse_loss(model(x), y)\n"
     code, _ = conftest.converted(tmp_path, HEAD + text + loop + STEP)
-    assert "model = DDP(nn.Linear(4, 1).type(torch.FloatTensor))" in code
+    assert "model = DDP(nn.Linear(4, 1).type(torch.FloatTensor)" in code
 
 
 def test_optimizer_of_a_class_that_is_read_from_settings_is_named(tmp_path: Path) -> None:

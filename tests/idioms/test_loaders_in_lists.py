@@ -52,7 +52,7 @@ def test_model_of_conditions_that_is_moved_later_is_wrapped_once(tmp_path: Path,
     )
     code, _ = conftest.converted(tmp_path, HEAD + DATA + branches + OPTIMIZER + LOOP)
     assert code.count("DDP(") == 1
-    assert "\nmodel = DDP(model)\n" in code
+    assert "\nmodel = DDP(model, gradient_as_bucket_view=True)\n" in code
 
 
 def test_loaders_appended_to_a_list_are_told_apart(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_model_that_another_one_keeps_is_wrapped_after_that(tmp_path: Path, kept
     code, _ = conftest.converted(
         tmp_path, HEAD + KEEPING.replace("self.model = model", kept) + DATA + make + OPTIMIZER + loop + save
     )
-    assert "averaged = Averaged(model)\nmodel = DDP(model)\n" in code
+    assert "averaged = Averaged(model)\nmodel = DDP(model, gradient_as_bucket_view=True)\n" in code
 
 
 def test_labels_by_arg_max_count_those_that_a_condition_leaves(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_the_rest_of_a_model_trains_beside_a_part_in_a_wrapper_of_its_own(tmp_pa
     make = "model = Net()\nmodel.features = nn.DataParallel(model.features)\nmodel.cuda()\n"
     code, said = converted(tmp_path, scripted(make))
     assert f"model.features = nn.DataParallel(model.features, {PINNED}\n" in code
-    assert "model.cuda()\nmodel = DDP(model)\n" in code
+    assert "model.cuda()\nmodel = DDP(model, gradient_as_bucket_view=True)\n" in code
     assert "torch.save(model.module.state_dict()" in code, "the keys of the part stay, others do not come"
     assert "its keys stay" in said
 
@@ -64,7 +64,7 @@ def test_the_rest_of_a_model_trains_beside_a_part_in_a_wrapper_of_its_own(tmp_pa
 def test_a_part_that_is_wrapped_where_it_is_made_stays_so(tmp_path: Path) -> None:
     code, _ = converted(tmp_path, scripted("model = Net()\n", f"nn.DataParallel({FEATURES})"))
     assert f"self.features = nn.DataParallel({FEATURES}, {PINNED}\n" in code
-    assert "model = DDP(Net())\n" in code
+    assert "model = DDP(Net(), gradient_as_bucket_view=True)\n" in code
 
 
 def test_all_of_a_model_is_wrapped_where_one_branch_wraps_a_part_of_it(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_parts_that_are_saved_with_the_module_around_them_keep_their_keys(
     tmp_path: Path, saved: str, wrapped: bool
 ) -> None:
     code, said = converted(tmp_path, HEAD + LOADER + GAN.replace("{saved}", saved))
-    assert ("self.critic = DDP(nn.Linear(4, 1))" in code) is wrapped
+    assert ("self.critic = DDP(nn.Linear(4, 1)" in code) is wrapped
     assert ("whose checkpoints would have other keys" in said) is not wrapped
     assert ("average_gradients(critic_optimizer)" in code) is not wrapped
 

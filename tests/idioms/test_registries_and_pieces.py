@@ -62,7 +62,7 @@ def test_command_of_a_parser_is_followed(tmp_path: Path) -> None:
         "args.func(args)\n"
     )
     after, said = conftest.converted(tmp_path, script)
-    assert "model = DDP(nn.Linear(4, 1))" in after, said
+    assert "model = DDP(nn.Linear(4, 1)" in after, said
     assert "args.batch_size // dist.get_world_size()" in after
 
 
@@ -80,7 +80,7 @@ def test_class_of_the_project_that_is_made_by_from_pretrained(tmp_path: Path) ->
     )
     make = 'model_class.from_pretrained("bert-base-uncased", config=config_class(), labels=4)'
     after, said = conftest.converted(tmp_path, trained(classes, make))
-    assert f"model = DDP({make})" in after, said
+    assert f"model = DDP({make}" in after, said
     assert "model.module.state_dict()" in after
 
 
@@ -95,7 +95,7 @@ def test_model_that_may_also_be_a_pair_is_unwrapped_where_it_is_saved(tmp_path: 
         "args = parser.parse_args()\n"
     )
     after, said = conftest.converted(tmp_path, trained(classes, "made(args.pair)"))
-    assert "model = DDP(made(args.pair))" in after, said
+    assert "model = DDP(made(args.pair)" in after, said
     assert "torch.save(model.module.state_dict()" in after
 
 
@@ -118,7 +118,7 @@ def test_attention_between_samples_is_refused(tmp_path: Path) -> None:
 def test_attention_within_samples_is_not(tmp_path: Path) -> None:
     forward = f'x = rearrange(x, "b d -> b 1 d")\n{ATTENDING}return self.layer(rearrange(out + x, "b 1 d -> b d"))'
     after, said = conftest.converted(tmp_path, trained(module(forward, HEADS), "Net()"))
-    assert "model = DDP(Net())" in after, said
+    assert "model = DDP(Net()" in after, said
     assert "AD602" not in said
 
 
@@ -135,14 +135,14 @@ def test_pieces_along_another_axis_are_no_samples(tmp_path: Path, cut: str) -> N
         "return self.layer(torch.cat(most, dim=1))"
     )
     after, said = conftest.converted(tmp_path, trained(module(forward), "Net()"))
-    assert "model = DDP(Net())" in after, said
+    assert "model = DDP(Net()" in after, said
     assert "AD602" not in said
 
 
 def test_parameter_that_is_bound_anew_keeps_nothing(tmp_path: Path) -> None:
     forward = "x = x - x.mean(1, keepdim=True)\nx /= x.std(1, keepdim=True)\nreturn self.layer(x)"
     after, said = conftest.converted(tmp_path, trained(module(forward), "Net()"))
-    assert "model = DDP(Net())" in after
+    assert "model = DDP(Net()" in after
     assert "for later steps" not in said
 
 
@@ -170,7 +170,7 @@ def test_module_in_a_folder_without_init(tmp_path: Path) -> None:
     classes = "import parts.nets\n\nparser = argparse.ArgumentParser()\nparser.add_argument('--net')\n"
     make = "getattr(parts.nets, parser.parse_args().net)()"
     after, said = conftest.converted(tmp_path, trained(classes, make))
-    assert f"model = DDP({make})" in after, said
+    assert f"model = DDP({make}" in after, said
 
 
 def test_gradients_that_are_averaged_by_hand_are_not_waited_for(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_table_that_is_given_is_one(tmp_path: Path) -> None:
     """KimRass/DDPM: what `nn.Embedding.from_pretrained(table)` and a layer behind it give was taken for one number a
     sample, and refused as a loss over pairs."""
     after, _ = conftest.converted(tmp_path, HEAD + TIMES + LEARNING.replace("LOSS", "F.mse_loss(net(x, y), x)"))
-    assert "net = DDP(Net())" in after and "RowsOfAllRanks" not in after
+    assert "net = DDP(Net()" in after and "RowsOfAllRanks" not in after
 
 
 CRITIC = """\

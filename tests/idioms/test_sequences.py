@@ -165,7 +165,7 @@ for epoch in range(2):
         loss = model(x)
 """
     after, said = conftest.converted(tmp_path, f"{HEAD}{training}{STEP}")
-    assert "model = DDP(getattr(zoo, args.model).Model(4))" in after and "AD901" not in said
+    assert "model = DDP(getattr(zoo, args.model).Model(4)" in after and "AD901" not in said
 
 
 def test_a_batch_that_a_function_goes_through_keeps_its_fields(tmp_path: Path) -> None:

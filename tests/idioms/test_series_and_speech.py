@@ -71,7 +71,7 @@ for epoch in range(2):
 def test_forward_is_called_by_name(tmp_path: Path) -> None:
     """DistributedDataParallel has a `forward` of its own, which synchronises gradients as a call does."""
     after = converted(tmp_path, FORWARD + STEP).entry.after
-    assert "model = DDP(Net())" in after and "average_gradients" not in after
+    assert "model = DDP(Net()" in after and "average_gradients" not in after
     assert "model(x)" in converted(tmp_path, FORWARD + STEP, Strategy.FSDP).entry.after, "its hooks run in calls"
 
 
@@ -103,7 +103,7 @@ class Trainer:
 """
     made = "loader =" + loop.partition("model =")[0] + "Trainer(Net()).fit(loader)\n"
     after = converted(tmp_path, body + trainer + made).entry.after
-    assert "self.model = DDP(model)" in after and "dist.broadcast(" not in after
+    assert "self.model = DDP(model" in after and "dist.broadcast(" not in after
 
 
 def test_model_is_a_script_module(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ for epoch in range(2):
         loss = nn.functional.mse_loss(model(x), y)
 """
     result = converted(tmp_path, script + STEP)
-    assert "model = DDP(Net())" in result.entry.after and not warnings(result)
+    assert "model = DDP(Net()" in result.entry.after and not warnings(result)
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_adapted(tmp_path: Path) -> None:
     )
     after = converted(tmp_path, "BertForTokenClassification", "loss = model(**batch).loss", adapted=adapted).entry.after
     assert 'weigh_by_count(model(**batch).loss, (batch["labels"] != -100).sum())' in after
-    assert after.index("get_peft_model(model") < after.index("DDP(model)")
+    assert after.index("get_peft_model(model") < after.index("DDP(model")
 
 
 DETECTION = """\

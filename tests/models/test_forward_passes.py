@@ -218,7 +218,7 @@ def test_a_model_that_is_named_together_with_others(tmp_path: Path) -> None:
     """It is made where the trainer is, without a name, and wrapped where it has one."""
     text, said = conftest.converted(tmp_path, BOUND_TOGETHER)
     bound = "        self.rate, self.model, self.loader = rate, model, loader\n"
-    assert f"{bound}        self.model = DDP(self.model)\n" in text and "AD9" not in said
+    assert f"{bound}        self.model = DDP(self.model, gradient_as_bucket_view=True)\n" in text and "AD9" not in said
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ for step in range(10):
 
 def test_keep_samples_apart(tmp_path: Path) -> None:
     after, said = converted(tmp_path, TEXT.format(shape="8"))
-    assert "AD902" not in said and "model = DDP(Net())" in after
+    assert "AD902" not in said and "model = DDP(Net()" in after
 
 
 @pytest.mark.parametrize("shape", ["(64, 8)", "data.shape"])

@@ -87,7 +87,7 @@ LATER = [
 @pytest.mark.parametrize("later", LATER)
 def test_is_wrapped_once_it_is_complete(tmp_path: Path, later: str) -> None:
     after, _ = converted(tmp_path, f"{NET}model = Net().to(device)\n{later}\ntrain(model)\n")
-    assert f"model = Net().to(device)\n{later}\nmodel = DDP(model)\ntrain(model)" in after
+    assert f"model = Net().to(device)\n{later}\nmodel = DDP(model, gradient_as_bucket_view=True)\ntrain(model)" in after
 
 
 @pytest.mark.parametrize(
@@ -99,13 +99,13 @@ def test_is_wrapped_once_it_is_complete(tmp_path: Path, later: str) -> None:
 )
 def test_of_libraries(tmp_path: Path, made: str, later: str) -> None:
     after, _ = converted(tmp_path, f"{NET}model = {made}.to(device)\n{later}\ntrain(model)\n")
-    assert f"{later}\nmodel = DDP(model)\ntrain(model)" in after
+    assert f"{later}\nmodel = DDP(model, gradient_as_bucket_view=True)\ntrain(model)" in after
 
 
 def test_under_a_condition_and_for_each_fold(tmp_path: Path) -> None:
     fold = "    model = Net().to(device)\n    if fold:\n        model.fc = nn.Linear(8, 4)\n"
     after, said = converted(tmp_path, f"{NET}for fold in range(3):\n{fold}    train(model)\n")
-    assert f"{fold}    model = DDP(model)\n    train(model)" in after
+    assert f"{fold}    model = DDP(model, gradient_as_bucket_view=True)\n    train(model)" in after
     assert "AD404" not in said
 
 
@@ -134,7 +134,7 @@ def test_once_all_is_learned(tmp_path: Path, last: str) -> None:
     after, said = converted(
         tmp_path, f"{NET}model = Net().to(device)\ntrain(model)\n{last}\nprint(model(data[:][0]))\n"
     )
-    assert "model = DDP(Net().to(device))" in after
+    assert "model = DDP(Net().to(device)" in after
     assert "AD404" not in said
 
 

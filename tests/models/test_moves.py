@@ -69,27 +69,45 @@ def bring(*nets):
 @pytest.mark.parametrize(
     ("made", "wrapped"),
     [
-        (f"model = Net()\n{SEVERAL}model.to(device)\n", "model.to(device)\nmodel = DDP(model)\n"),
-        (f"model = Net()\n{SEVERAL}model = model.to(device)\n", "model = DDP(model.to(device))\n"),
+        (
+            f"model = Net()\n{SEVERAL}model.to(device)\n",
+            "model.to(device)\nmodel = DDP(model, gradient_as_bucket_view=True)\n",
+        ),
+        (
+            f"model = Net()\n{SEVERAL}model = model.to(device)\n",
+            "model = DDP(model.to(device), gradient_as_bucket_view=True)\n",
+        ),
         (
             f"model = Net()\n{SEVERAL}if torch.cuda.is_available():\n    model = model.cuda()\n",
-            "    model = model.cuda()\nmodel = DDP(model)\n",
+            "    model = model.cuda()\nmodel = DDP(model, gradient_as_bucket_view=True)\n",
         ),
         (
             f"model = Net()\n{SEVERAL}model.load_state_dict(dict(model.state_dict()))\nmodel.to(device)\n",
-            "model.to(device)\nmodel = DDP(model)\n",
+            "model.to(device)\nmodel = DDP(model, gradient_as_bucket_view=True)\n",
         ),
-        (f"{FACTORY}model = build().to(device)\n", "\nmodel = DDP(build().to(device))\n"),
-        (f"{FACTORY}model = build()\nmodel = model.to(device)\n", "\nmodel = DDP(model.to(device))\n"),
-        (PREPARED, "\nmodel = DDP(prepare(Net()))\n"),
+        (f"{FACTORY}model = build().to(device)\n", "\nmodel = DDP(build().to(device), gradient_as_bucket_view=True)\n"),
+        (
+            f"{FACTORY}model = build()\nmodel = model.to(device)\n",
+            "\nmodel = DDP(model.to(device), gradient_as_bucket_view=True)\n",
+        ),
+        (PREPARED, "\nmodel = DDP(prepare(Net()), gradient_as_bucket_view=True)\n"),
         (
             "model, other = Net(), Net()\nfor net in (model, other):\n    net.to(device)\n",
-            "    net.to(device)\nmodel = DDP(model)\n",
+            "    net.to(device)\nmodel = DDP(model, gradient_as_bucket_view=True)\n",
         ),
-        (f"{HELPER}model = Net()\nbring(model)\n", "bring(model)\nmodel = DDP(model)\n"),
-        ("net = Net()\nmodel = nn.Sequential(net)\nnet.to(device)\n", "net.to(device)\nmodel = DDP(model)\n"),
-        (f"model = Net().to(device)\n{SEVERAL}", "model = Net().to(device)\nmodel = DDP(model)\n"),
-        (f"model = Net()\nmodel.to(device)\n{SEVERAL}", "model.to(device)\nmodel = DDP(model)\n"),
+        (f"{HELPER}model = Net()\nbring(model)\n", "bring(model)\nmodel = DDP(model, gradient_as_bucket_view=True)\n"),
+        (
+            "net = Net()\nmodel = nn.Sequential(net)\nnet.to(device)\n",
+            "net.to(device)\nmodel = DDP(model, gradient_as_bucket_view=True)\n",
+        ),
+        (
+            f"model = Net().to(device)\n{SEVERAL}",
+            "model = Net().to(device)\nmodel = DDP(model, gradient_as_bucket_view=True)\n",
+        ),
+        (
+            f"model = Net()\nmodel.to(device)\n{SEVERAL}",
+            "model.to(device)\nmodel = DDP(model, gradient_as_bucket_view=True)\n",
+        ),
     ],
 )
 def test_a_model_is_wrapped_where_it_has_come_to_its_device(tmp_path: Path, made: str, wrapped: str) -> None:
@@ -118,11 +136,31 @@ for epoch in range(2):
 @pytest.mark.parametrize(
     ("head", "move", "given", "wrapped"),
     [
-        ("model, optimizer", "model.to(device)", "model, optimizer", "DDP(Net().to(device))"),
-        ("model, optimizer", "model.cuda()", "model, optimizer", "DDP(Net().cuda())"),
-        ("model, optimizer, where", "model.to(where)", "model, optimizer, device", "DDP(Net().to(device))"),
-        ("model, optimizer, where", "model.to(where)", "model, optimizer, where=device", "DDP(Net().to(device))"),
-        ("model, optimizer", 'model.to(device="cuda")', "model, optimizer", 'DDP(Net().to("cuda"))'),
+        (
+            "model, optimizer",
+            "model.to(device)",
+            "model, optimizer",
+            "DDP(Net().to(device), gradient_as_bucket_view=True)",
+        ),
+        ("model, optimizer", "model.cuda()", "model, optimizer", "DDP(Net().cuda(), gradient_as_bucket_view=True)"),
+        (
+            "model, optimizer, where",
+            "model.to(where)",
+            "model, optimizer, device",
+            "DDP(Net().to(device), gradient_as_bucket_view=True)",
+        ),
+        (
+            "model, optimizer, where",
+            "model.to(where)",
+            "model, optimizer, where=device",
+            "DDP(Net().to(device), gradient_as_bucket_view=True)",
+        ),
+        (
+            "model, optimizer",
+            'model.to(device="cuda")',
+            "model, optimizer",
+            'DDP(Net().to("cuda"), gradient_as_bucket_view=True)',
+        ),
     ],
 )
 def test_one_that_is_moved_in_each_round_comes_to_its_device_where_it_is_wrapped(
@@ -251,7 +289,7 @@ def test_after_training_a_model_may_go_to_the_cpu(tmp_path: Path) -> None:
 def test_a_device_that_is_the_cpu_in_one_branch_alone_is_none(tmp_path: Path) -> None:
     chosen = 'if torch.cuda.is_available():\n    place = torch.device("cuda")\nelse:\n    place = torch.device("cpu")\n'
     after, _ = converted(tmp_path, HEAD + f"{chosen}model = Net()\n{SEVERAL}model.to(place)\n" + TAIL)
-    assert "model.to(place)\nmodel = DDP(model)\n" in after
+    assert "model.to(place)\nmodel = DDP(model, gradient_as_bucket_view=True)\n" in after
 
 
 def test_a_model_in_data_parallel_that_was_saved_on_the_cpu_is_wrapped_where_it_was(tmp_path: Path) -> None:
@@ -259,7 +297,7 @@ def test_a_model_in_data_parallel_that_was_saved_on_the_cpu_is_wrapped_where_it_
     script = BETWEEN.replace("model = Net().to(device)", "model = nn.DataParallel(Net())\nmodel = model.to(device)")
     saves = '    torch.save(model.cpu().state_dict(), "m.pt")\n    model.to(device)\n'
     after, said = converted(tmp_path, HEAD + script + saves)
-    assert "model = model.to(device)\nmodel = DDP(model)\n" in after
+    assert "model = model.to(device)\nmodel = DDP(model, gradient_as_bucket_view=True)\n" in after
     assert "tensor.cpu() for name, tensor in model.state_dict().items()" in after and "AD904" not in said
 
 
@@ -333,16 +371,41 @@ model = nn.DataParallel(model)
 @pytest.mark.parametrize(
     ("kept", "moved", "made", "wrapped"),
     [
-        ("model", "pass", "Experiment(model.to(device))", "model = DDP(model.to(device))\n"),
-        ("model.to(device)", "pass", "Experiment(model)", "model = DDP(model.to(device))\n"),
-        ("model", "self.model.cuda()", "Experiment(model)", "model = DDP(model.cuda())\n"),
-        ("model", "pass", "model.to(device)\nExperiment(model)", "model.to(device)\nmodel = DDP(model)\n"),
-        ("model", "pass", "net = model.to(device)\nExperiment(net)", "net = model.to(device)\nnet = DDP(net)\n"),
+        (
+            "model",
+            "pass",
+            "Experiment(model.to(device))",
+            "model = DDP(model.to(device), gradient_as_bucket_view=True)\n",
+        ),
+        (
+            "model.to(device)",
+            "pass",
+            "Experiment(model)",
+            "model = DDP(model.to(device), gradient_as_bucket_view=True)\n",
+        ),
+        (
+            "model",
+            "self.model.cuda()",
+            "Experiment(model)",
+            "model = DDP(model.cuda(), gradient_as_bucket_view=True)\n",
+        ),
+        (
+            "model",
+            "pass",
+            "model.to(device)\nExperiment(model)",
+            "model.to(device)\nmodel = DDP(model, gradient_as_bucket_view=True)\n",
+        ),
+        (
+            "model",
+            "pass",
+            "net = model.to(device)\nExperiment(net)",
+            "net = model.to(device)\nnet = DDP(net, gradient_as_bucket_view=True)\n",
+        ),
         (
             "model",
             "pass",
             "net = model.to(device)\nprint(model)\nExperiment(net)",
-            "net = model.to(device)\nmodel = net = DDP(model)\n",
+            "net = model.to(device)\nmodel = net = DDP(model, gradient_as_bucket_view=True)\n",
         ),
     ],
 )
@@ -374,7 +437,7 @@ Experiment().train()
 
 def test_data_parallel_that_an_attribute_holds_once_it_has_moved(tmp_path: Path) -> None:
     after, _ = converted(tmp_path, HEAD + WITHIN)
-    assert "self.model = model.cuda()\n        self.model = DDP(self.model)\n" in after
+    assert "self.model = model.cuda()\n        self.model = DDP(self.model, gradient_as_bucket_view=True)\n" in after
 
 
 def test_a_move_to_a_device_that_is_told_later_is_refused(tmp_path: Path) -> None:
@@ -415,7 +478,7 @@ def test_parts_that_train_come_to_their_device_where_they_are_wrapped(tmp_path: 
         "self.encoder, self.decoder = Net(), Net()", "self.encoder = Net()\n        self.decoder = Net()"
     )
     after, said = converted(tmp_path, HEAD + parts)
-    assert "self.encoder = DDP(Net().to(device))" in after and "AD904" not in said
+    assert "self.encoder = DDP(Net().to(device)" in after and "AD904" not in said
     assert "    if isinstance(data, (list, tuple)):\n        return [to_device(x, device) for x in data]\n" in after
 
 
@@ -436,4 +499,4 @@ def test_a_type_that_a_wrapped_model_becomes(tmp_path: Path) -> None:
         "    loss.backward()\n"
         "    optimizer.step()\n",
     )
-    assert "    model.half()\nmodel = DDP(model)\noptimizer" in code
+    assert "    model.half()\nmodel = DDP(model, gradient_as_bucket_view=True)\noptimizer" in code

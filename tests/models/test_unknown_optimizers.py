@@ -35,7 +35,7 @@ for epoch in range(2):
 )
 def test_what_steps_is_an_optimizer(imports: str, made: str, tmp_path: Path) -> None:
     text, said = converted(tmp_path, SCRIPT.replace("IMPORTS", imports).replace("MADE", made))
-    assert "model = DDP(nn.Linear(4, 1))" in text
+    assert "model = DDP(nn.Linear(4, 1)" in text
     assert "AD9" not in said
 
 

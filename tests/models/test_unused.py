@@ -378,8 +378,8 @@ for step, (x, y) in enumerate(loader):
 @pytest.mark.parametrize(
     ("h", "scale", "wrapper"),
     [
-        ("self.far(self.near(x))", "self.scale", "DDP(Net())"),
-        ("self.far(x) if far else self.near(x)", "self.scale.exp()", "DDP(Net(), find_unused_parameters=True)"),
+        ("self.far(self.near(x))", "self.scale", "DDP(Net(), gradient_as_bucket_view=True)"),
+        ("self.far(x) if far else self.near(x)", "self.scale.exp()", "DDP(Net(), find_unused_parameters=True"),
         ("self.far(x) if far else self.near(x)", "self.scale", "average_gradients(optimizer)"),
     ],
 )

@@ -255,7 +255,7 @@ def test_a_package_in_a_folder_that_is_one_itself(tmp_path: Path) -> None:
     script = KEYED.replace("{split}", "").replace("nn.Linear(4, 4)", "Net(4, 4)")
     script = script.replace("from torch import nn", "from package.nets import Net")
     after, said = conftest.converted(folder, script)
-    assert "DDP(Net(4, 4))" in after and "refusal" not in said
+    assert "DDP(Net(4, 4)" in after and "refusal" not in said
 
 
 SUMMED = """\

@@ -66,7 +66,7 @@ def test_nodes_of_a_graph(tmp_path: Path) -> None:
 def test_a_model_that_is_made_for_each_of_several_runs(tmp_path: Path) -> None:
     """It is given its layers while it is made, and not during the training before."""
     after, said = conftest.converted(tmp_path, SCRIPT)
-    assert "model = DDP(Graph())" in after and "AD404" not in said
+    assert "model = DDP(Graph()" in after and "AD404" not in said
 
 
 @pytest.mark.parametrize("change", [("y[:, chosen]", "y[chosen]"), ("x[:, :, chosen]", "x[chosen]")])

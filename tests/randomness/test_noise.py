@@ -536,7 +536,10 @@ def test_what_a_call_asks_for_is_no_chance(tmp_path: Path, test: str, apart: boo
     """Gradients that ranks average by hand must be there on all ranks: which parts run may not be drawn by each. What
     one of several passes leaves out, another has used: the wrapper has all gradients."""
     code, _ = converted(tmp_path, FROZEN.format(test=test))
-    assert ("average_gradients(optimizer)" in code, "DDP(Coder())" in code) == (not apart, apart)
+    assert ("average_gradients(optimizer)" in code, "DDP(Coder(), gradient_as_bucket_view=True)" in code) == (
+        not apart,
+        apart,
+    )
     assert ("torch.initial_seed() + 1 + dist.get_rank()" in code) is apart
 
 

@@ -148,7 +148,7 @@ for (x,) in loader:
     optimizer.step()
 """
     code, said = conftest.converted(tmp_path, text)
-    assert "net = DDP(Net())" in code and "AD9" not in said
+    assert "net = DDP(Net()" in code and "AD9" not in said
 
 
 def test_modules_in_a_folder_src_beside_the_script(tmp_path: Path) -> None:
@@ -258,11 +258,11 @@ def test_a_model_of_which_nothing_is_known_beside_another(tmp_path: Path, optimi
     """The head alone was wrapped, and each rank had a backbone of its own."""
     code, said = conftest.converted(tmp_path, BESIDE.format(backbone="Backbone(16)", optimizer=optimizer))
     assert "AD904" not in said
-    assert "backbone = DDP(backbone)" in code
+    assert "backbone = DDP(backbone" in code
     text = BESIDE.format(backbone="Backbone(16).build(2)", optimizer=optimizer)
     _, said = conftest.converted(tmp_path, text)
     assert "AD904 trains a model that cannot be followed: cannot see which class backbone is of" in said
     text = BESIDE.format(backbone="diffusers.UNet2DConditionModel()", optimizer=optimizer)
     code, said = conftest.converted(tmp_path, text)
     assert "AD904" not in said
-    assert "backbone = DDP(diffusers.UNet2DConditionModel().to(device))" in code
+    assert "backbone = DDP(diffusers.UNet2DConditionModel().to(device)" in code

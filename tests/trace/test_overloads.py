@@ -225,4 +225,4 @@ for x, y in loader:
 def test_an_object_that_is_made_before_its_constructor_is_called(tmp_path: Path) -> None:
     """`super().__new__(cls)` in a class method, and `__init__` by its name."""
     text, said = converted(tmp_path, BARE)
-    assert "DDP(nn.Linear(4, 1))" in text and "AD904" not in said
+    assert "DDP(nn.Linear(4, 1)" in text and "AD904" not in said
