@@ -9,6 +9,7 @@
 # make check-repositories [CHECKOUTS=folder]  what check says of public repositories that distribute themselves
 # make overhead  what its probes cost              make combinations  convert and verify scripts put together at random
 # make bench-editor  how soon findings stand in the editor
+# make expert  collectives, bytes and samples of a step, beside scripts that were distributed by hand
 # make bench  speed against other tools             make robustness   convert every Python file there is
 # make plan-validation  what plans say beside published tables and measured memory
 # make ddp-bench  projects for one GPU: who makes them train on several ranks, and rightly?
@@ -25,7 +26,7 @@ INSTALLED = $(VENV)/installed
 
 DDP_BENCH_PEERS = $(VENV)/ddp_bench
 
-.PHONY: bench-editor check-faults check-repositories test black ruff mypy demo docs goldens fixtures rule bench bench-convert ddp-bench plan-validation faults alarms endings cluster overhead combinations robustness clean pictures site release-check matrix
+.PHONY: expert bench-editor check-faults check-repositories test black ruff mypy demo docs goldens fixtures rule bench bench-convert ddp-bench plan-validation faults alarms endings cluster overhead combinations robustness clean pictures site release-check matrix
 .DEFAULT_GOAL := test
 
 test: $(INSTALLED)
@@ -87,6 +88,9 @@ bench: $(INSTALLED)
 
 bench-convert: $(INSTALLED)
 	@$(BIN)/python -m benchmarks.speed converting sweeping repositories --rounds 3 $(if $(CHECKOUTS),--checkouts "$(CHECKOUTS)")
+
+expert: $(INSTALLED)
+	@$(BIN)/python -m benchmarks.expert
 
 bench-editor: $(INSTALLED)
 	@$(BIN)/python -m benchmarks.editor
