@@ -91,7 +91,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        spawn(train, (options.ranks, f"{folder}/store", options.blocks, options.steps), nprocs=options.ranks)
+        start: Callable[..., object] = spawn
+        start(train, (options.ranks, f"{folder}/store", options.blocks, options.steps), nprocs=options.ranks)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ COLLECTIVES = (
     "all_to_all all_to_all_single barrier"
 ).split()
 OBJECTS = "all_gather_object broadcast_object_list gather_object scatter_object_list".split()
+COALESCED = "_broadcast_coalesced"
 counted: Counter[str] = Counter()
 
 
@@ -68,7 +69,7 @@ def install() -> None:
     for name in OBJECTS:
         objects = counting(getattr(dist, name), lambda *args: sum(len(pickle.dumps(a)) for a in args if a is not None))
         setattr(dist, name, objects)
-    made, coalesced = DistributedDataParallel.__init__, dist._broadcast_coalesced
+    made, coalesced = DistributedDataParallel.__init__, vars(dist)[COALESCED]
 
     def initialised(self: Any, *args: Any, **kwargs: Any) -> None:
         counted["within"] += 1  # ahead of the training
@@ -95,7 +96,7 @@ def install() -> None:
         return read
 
     DistributedDataParallel.__init__ = initialised  # type: ignore[method-assign]
-    dist._broadcast_coalesced = broadcast
+    setattr(dist, COALESCED, broadcast)
     for kind in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
         kind.fetch = fetched(kind.fetch)  # type: ignore[method-assign]
     register_optimizer_step_post_hook(stepped)
