@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 from autodist.interpreter import Interpreter
 from autodist.program import Program
-from autodist.script import Model
+from autodist.script import Model, Wrapping
 from autodist.solve.kept_gradients import keeps_gradients
+
+LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def in_buckets(run: Interpreter, models: Sequence[Model]) -> bool:
@@ -19,15 +21,24 @@ def in_buckets(run: Interpreter, models: Sequence[Model]) -> bool:
         return False
     places = {_place(model) for model in trained}
     given = [site.node for model in trained for site in (*model.data_parallel, *model.fully_sharded, *model.partial)]
+    if any(model.wrapping is not None and _is_made_in_loop(model.wrapping) for model in trained):
+        return False
     if len(places) > 1 or len(set(given)) > 1 or not all(_is_made_once(each, program) for each in given):
         return False
     return program.complete and not keeps_gradients(program, run.project.sources)
 
 
+def _is_made_in_loop(wrapping: Wrapping) -> bool:
+    """Whether a model is wrapped in the argument of a call that a loop repeats: it may be the same module each time."""
+    return wrapping.unnamed and any(isinstance(each, LOOPS) for each in wrapping.source.ancestors(wrapping.target))
+
+
 def _place(model: Model) -> tuple[ast.AST, str]:
     """Where a model is wrapped, and by which name: one of several that branches choose from stands in their place."""
     wrapping = model.wrapping
-    return (model.object.node, "") if wrapping is None else (wrapping.statement, ast.unparse(wrapping.target))
+    if wrapping is None or wrapping.unnamed:
+        return (model.object.node if wrapping is None else wrapping.target), ""
+    return wrapping.statement, ast.unparse(wrapping.target)
 
 
 def _is_made_once(call: ast.AST, program: Program) -> bool:

@@ -63,15 +63,15 @@ def script(lines: str, up: str = LINEAR, called: str = FORWARD) -> str:
 @pytest.mark.parametrize(
     ("lines", "wrapped"),
     [
-        ("fit(Net(), loader)", "fit(DDP(Net()), loader)"),
-        ("fit(loader=loader, model=Net())", "fit(loader=loader, model=DDP(Net()))"),
-        ("fit(Net().train(), loader)", "fit(DDP(Net().train()), loader)"),
-        ("fit(Net() if wide else build(), loader)", "fit(DDP(Net() if wide else build()), loader)"),
-        ("fit(build(), loader)", "fit(DDP(build()), loader)"),
+        ("fit(Net(), loader)", "fit(DDP(Net(), VIEWS), loader)"),
+        ("fit(loader=loader, model=Net())", "fit(loader=loader, model=DDP(Net(), VIEWS))"),
+        ("fit(Net().train(), loader)", "fit(DDP(Net().train(), VIEWS), loader)"),
+        ("fit(Net() if wide else build(), loader)", "fit(DDP(Net() if wide else build(), VIEWS), loader)"),
+        ("fit(build(), loader)", "fit(DDP(build(), VIEWS), loader)"),
         ("for _ in range(2):\n    fit(Net(), loader)", "    fit(DDP(Net()), loader)"),
         ("done = [fit(Net(), loader) for _ in range(2)]", "[fit(DDP(Net()), loader) for _ in range(2)]"),
-        ("run = lambda model: fit(model, loader)\nrun(Net())", "run(DDP(Net()))"),
-        ("net = Net()\nfit(copy.deepcopy(net), loader)", "fit(DDP(copy.deepcopy(net)), loader)"),
+        ("run = lambda model: fit(model, loader)\nrun(Net())", "run(DDP(Net(), VIEWS))"),
+        ("net = Net()\nfit(copy.deepcopy(net), loader)", "fit(DDP(copy.deepcopy(net), VIEWS), loader)"),
         ("net = Net()\nfit(net, loader)\nfit(Net(), loader)", "fit(DDP(Net()), loader)"),
         ("fit(Net(), loader)\nfit(Net(), loader)", "fit(DDP(Net()), loader)\nfit(DDP(Net()), loader)"),
     ],
@@ -79,7 +79,7 @@ def script(lines: str, up: str = LINEAR, called: str = FORWARD) -> str:
 def test_made_in_an_argument(tmp_path: Path, lines: str, wrapped: str) -> None:
     """The conversion asked for a name, which nobody gives a model that one function trains."""
     code, said = converted(tmp_path, script(lines))
-    assert wrapped in code, said
+    assert wrapped.replace("VIEWS", "gradient_as_bucket_view=True") in code, said
     assert "model.module.state_dict()" in code
 
 
@@ -115,7 +115,9 @@ def test_batch_statistics(tmp_path: Path, zygote: Zygote | None) -> None:
     text = script("fit(Net().to(device), loader)", up=NORMED)
     text = text.replace("wide =", 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\nwide =')
     text = text.replace("nn.functional.mse_loss", "x = x.to(device)\n            nn.functional.mse_loss")
-    assert "fit(DDP(synchronised(Net().to(device))), loader)" in converted(tmp_path, text)[0]
+    assert (
+        "fit(DDP(synchronised(Net().to(device)), gradient_as_bucket_view=True), loader)" in converted(tmp_path, text)[0]
+    )
     assert differences(tmp_path, zygote, text) is None
 
 
