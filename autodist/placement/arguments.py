@@ -23,6 +23,9 @@ SEVERAL = frozenset(
 """What gives several tensors, if it is told along which axis."""
 LISTS = frozenset(["reduction", "concatenate", "stack", "container", "comparison"])
 """Classes of operations that may be given a list of tensors."""
+SHAPE = "normalized_shape"
+MIXED = {"pad": "pad", "layer_norm": SHAPE, "rms_norm": SHAPE}
+"""What functions call the argument that has a number for each axis which they compute together."""
 SHAPES = ("torch.Tensor.shape", "torch.Tensor.size")
 SIZED = frozenset("view expand repeat fill random unflatten".split())
 SIZES = ("size", "k", "num_samples")
@@ -135,6 +138,10 @@ def operands(operation: Operation, known: operations.Operation) -> Iterator[Valu
     if known.cls == "sequence":
         yield from given[: 3 if known.short == "MultiheadAttention" else 1]
         return
+    if known.cls == "per_sample" and known.parameters.get("shape") == 1:  # and the sizes of what it computes together
+        told = operation.argument(MIXED[known.short], 1)
+        yield from (each for each in operation.operands if _computes(each) and each is not told)
+        return
     if known.short in ("to", "cuda", "type", "type_as", "astype"):  # where or in which type it is held
         yield from given[:1]
         return
@@ -209,6 +216,7 @@ def call(operation: Operation, known: operations.Operation) -> Call:
         training=_is_training(operation, known),
         batch_first=any(_may_be_true(each) for each in _settings_of("batch_first", settings, operation, known)),
         is_told=_is_told(operation, known),
+        mixed=_mixed(operation, known),
         width=_width(operation, known),
         leaves_out=any(is_set(option(operation, known, each)) for each in LEAVING_OUT),
     )
@@ -230,6 +238,28 @@ def _width(operation: Operation, known: operations.Operation) -> int | None:
         return None
     told = made.argument(name, at) if name else None
     return told.constant if told is not None and type(told.constant) is int else None
+
+
+def _mixed(operation: Operation, known: operations.Operation) -> slice | None:
+    """The last axes, of which an argument has a number each, or two: `nn.LayerNorm((4, 8))`, `F.pad(x, (1, 0))`"""
+    place = known.parameters.get("shape")
+    maker = operation.owner if operation.owner is not None else operation
+    told = maker.argument(MIXED.get(known.short, SHAPE), place if type(place) is int else None)
+    if type(place) is not int or told is None:
+        return None
+    if type(told.constant) is int:
+        return slice(-1, None)
+    if (inner := parts(told)) is not None:
+        count = len(inner) // 2 if known.short == "pad" else len(inner)
+        return slice(-count, None) if count else slice(0, 0)
+    shape = told.operation
+    if shape is not None and shape.name == "getitem" and (cut := shape.inputs[1].operation) is not None:
+        start, stop, step = [each.constant for each in cut.inputs] if cut.name == "builtins.slice" else [0, 0, 0]
+        shape = shape.inputs[0].operation
+        if shape is None or shape.name not in SHAPES or stop is not None or step is not None:
+            return None
+        return slice(start if type(start) is int else 0, None)
+    return slice(0, None) if shape is not None and shape.name in SHAPES and len(shape.inputs) == 1 else None
 
 
 def option(operation: Operation, known: operations.Operation, name: str) -> Value | None:

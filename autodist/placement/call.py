@@ -54,6 +54,8 @@ class Call:
     """Whether it is given the argument that the table names."""
     leaves_out: bool = False
     """Whether a loss leaves out or weighs targets: `ignore_index=0`, or weights of classes, which are no operand."""
+    mixed: slice | None = None
+    """The axes that it computes together, where an argument says which: `F.layer_norm(x, x.shape[1:])`."""
     width: int | None = None
     """How many numbers a layer gives along the axis that it computes."""
     numbers: bool = False

@@ -26,8 +26,10 @@ def _shards(call: Call, count: int) -> Placement:
 def per_sample(call: Call) -> Placement:
     """Each sample apart: those axes stay that are not among the last ones, which are mixed."""
     found = _shards(call, call.number("samples") or 1)
-    mixes = len(call.sizes) if "shape" in call.parameters else call.number("mixes")
+    mixes = call.number("mixes")
     apart = 1 if mixes is None else call.first.axes - mixes
+    if call.mixed is not None:
+        apart = min(range(call.first.axes)[call.mixed], default=call.first.axes)
     return found if not isinstance(found, Shard) or found.axis < apart else call.apart(OF_ALL)
 
 

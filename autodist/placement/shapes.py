@@ -121,6 +121,9 @@ def _of_layer(operation: Operation, call: Call, first: Sizes) -> Sizes:
         return (None, call.width, *(None,) * (mixes - 1))
     if not isinstance(mixes, int) and not operation.parameters.get("resizes"):
         return first
+    if operation.short == "pad" and call.mixed is not None:
+        padded = range(len(first))[call.mixed]
+        return tuple(None if at in padded else size for at, size in enumerate(first))
     if not isinstance(mixes, int) or operation.short == "pad" or not mixes:
         return (*first[:1], *(None for _ in first[1:]))
     if mixes >= len(first):

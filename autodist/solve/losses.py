@@ -10,7 +10,7 @@ from autodist import operations
 from autodist.catalog import Catalog
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard, products
 from autodist.placement.along import BY_NUMBER, BY_PLACE, NO_SUM, OF_ALL, OF_PART
-from autodist.placement.arguments import LEAVING_OUT, call, is_set, option
+from autodist.placement.arguments import LEAVING_OUT, SHAPES, call, is_set, option
 from autodist.placement.by_number import AS_MANY, MIXED, NONLINEAR, OWN_NUMBER, PAIRED, PRODUCT
 from autodist.placement.call import ROWS
 from autodist.placement.decided import DECIDED
@@ -115,10 +115,13 @@ class Losses:
         return {each for each in self.ends if isinstance(self.placements.of.get(each), PerRank)}
 
     def _above(self, lost: Iterable[Operation]) -> list[Operation]:
-        """What made losses different on each rank: of what lies in simple ways itself."""
-        of = self.placements.of
-        found = closure(lost, lambda op: (each for each in given(op) if isinstance(of.get(each), PerRank)))
-        first = [op for op in found if not any(isinstance(of.get(each), PerRank) for each in given(op) - {op})]
+        """What made losses different on each rank: of what lies in simple ways itself, and of sizes."""
+
+        def is_lost(op: Operation) -> bool:
+            return isinstance(self.placements.of.get(op), PerRank) and op.name not in SHAPES
+
+        found = closure(lost, lambda op: filter(is_lost, given(op)))
+        first = [op for op in found if not any(map(is_lost, given(op) - {op}))]
         return sorted({*first}, key=lambda op: op.number)
 
     def _is_unknown(self, operation: Operation) -> bool:
@@ -179,14 +182,12 @@ class Losses:
         """Whether it is told that it computes each sample from all: others work along another axis, for all that is
         known of that, or put samples in other places."""
         known = operations.load().find(operation.name)
-        if known is None or known.cls not in ("scan", "per_sample", "decomposition") or known.short == "pad":
+        if known is None or known.cls not in ("scan", "per_sample", "decomposition"):
             return False
-        first = self.placements.value(operation.inputs[0]) if operation.inputs else None
-        if known.cls == "per_sample" and not getattr(first, "axis", 0):
+        first, told = self.placements.value(operation.inputs[0]) if operation.inputs else None, call(operation, known)
+        if known.cls == "per_sample" and told.mixed is None and (known.short == "pad" or not getattr(first, "axis", 0)):
             return False  # of a sample alone, such layers are given no batch
-        return not call(operation, known).untold and all(
-            self.placements.size(each) is not None for each in operation.inputs[:1]
-        )
+        return not told.untold and all(self.placements.size(each) is not None for each in operation.inputs[:1])
 
     def is_lost_at(self, nodes: Collection[ast.AST], backward: ast.AST) -> bool:
         """Whether the loss of a backward pass got lost for certain where one of some nodes is."""

@@ -152,7 +152,7 @@ def test_evaluation_sums_nothing_over_the_ranks(tmp_path: Path) -> None:
     code, said = converted(
         tmp_path, "loss = 1 - ratio(out.sigmoid(), y)", RATIO, after.replace("no_grad", "enable_grad")
     )
-    assert "SumOverRanks" not in code and "AD602" not in said
+    assert "SumOverRanks" not in code and "AD602" not in said and "AD906" not in said
     assert "loss = 1 - ratio(RowsOfAllRanks.apply(out.sigmoid()), RowsOfAllRanks.apply(y))" in code
 
 
@@ -203,6 +203,11 @@ TOLD_WHY = {
     "h = h[:, :2] + h.t().cov()[0, :2]": "AD602 h.t().cov(): it is computed of all samples together",
     "h = h.renorm(2, 1, 1.0)[:, :2]": "AD906 h.renorm(2, 1, 1.0) goes along the axis of the samples",
     "h = torch.native_batch_norm(h, None, None, None, None, True, 0.1, 1e-5)[0][:, :2]": "AD602 computes with a stat",
+    "h = F.layer_norm(h, h.shape)[:, :2]": "AD906 F.layer_norm(h, h.shape) goes along the axis of the samples",
+    "h = F.layer_norm(h, [h.size(0), 16])[:, :2]": "AD906 F.layer_norm(h, [h.size(0), 16]) goes along the axis",
+    "h = F.rms_norm(h, (8, 16))[:, :2]": "AD906 F.rms_norm(h, (8, 16)) goes along the axis of the samples",
+    "h = F.pad(h, (0, 0, 1, 0))[:-1, :2]": "AD906 F.pad(h, (0, 0, 1, 0)) goes along the axis of the samples",
+    "h = F.pad(input=h, pad=[0, 0, 1, 0])[:-1, :2]": "AD906 F.pad(input=h, pad=[0, 0, 1, 0]) goes along the axis",
 }
 
 
@@ -224,11 +229,16 @@ def test_a_statistic_that_nothing_joins_is_told_of(tmp_path: Path, body: str) ->
         "h = h[:, :2] @ self.last.weight[:, :2].t().cov()",
         "h = h.renorm(2, 0, 1.0)[:, :2]",
         "h = torch.native_batch_norm(h, None, None, h.new_zeros(16), h.new_ones(16), False, 0.1, 1e-5)[0][:, :2]",
+        "h = F.layer_norm(h, h.shape[1:])[:, :2]",
+        "h = F.layer_norm(h, h.size()[-1:])[:, :2]",
+        "h = F.layer_norm(h, (16,), self.last.weight.new_ones(16))[:, :2]",
+        "h = F.pad(h[:, :-1], (1, 0))[:, :2]",
+        "h = F.pad(input=h, pad=[1, 0])[:, :2]",
     ],
 )
 def test_a_forward_pass_of_each_sample_by_itself_stays(tmp_path: Path, body: str) -> None:
     code, said = converted(tmp_path, "loss = F.mse_loss(out, y)", GOING_BY.format(body=body))
-    assert "SumOverRanks" not in code and "AD602" not in said
+    assert "SumOverRanks" not in code and "AD602" not in said and "AD906" not in said
 
 
 NORMS = """\

@@ -530,3 +530,41 @@ def test_one_of_several_losses_is_weighed_by_what_it_has(tmp_path: Path, one: st
 def test_options_that_are_given_elsewhere(tmp_path: Path, before: str, step: str, expected: str) -> None:
     code, _ = converted(tmp_path, step, f"from functools import partial\n{before}")
     assert expected in code
+
+
+SHIFTED = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+
+sentences = [torch.randint(1, 32, (4 + i % 8,)) for i in range(64)]
+loader = DataLoader(sentences, batch_size=16, shuffle=True, collate_fn=lambda batch: pad_sequence(batch, True, 0))
+words, decoder = nn.Embedding(32, 8, padding_idx=0), nn.GRU(8, 32, batch_first=True)
+optimizer = torch.optim.SGD([*words.parameters(), *decoder.parameters()], lr=0.1)
+for target in loader:
+    {shift}
+    out, _ = decoder(words(shifted))
+    loss = F.cross_entropy(out.reshape(-1, 32), target.reshape(-1), ignore_index=0)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "shift",
+    [
+        "shifted = F.pad(target[:, :-1], (1, 0))",
+        "shifted = F.pad(target, (1, 0))[:, :-1]",
+        "shifted = F.pad(input=target[:, :-1], pad=[1, 0])",
+        "shifted = torch.cat([torch.zeros_like(target[:, :1]), target[:, :-1]], 1)",
+        "shifted = target.roll(1, 1)",
+        "shifted = torch.full_like(target, 1); shifted[:, 1:] = target[:, :-1]",
+    ],
+)
+def test_a_loss_of_words_that_are_told_the_ones_before(tmp_path: Path, shift: str) -> None:
+    """`pad` of one axis was taken for one that also works along the samples."""
+    after, _ = conftest.converted(tmp_path, SHIFTED.format(shift=shift))
+    assert "ignore_index=0), (target.reshape(-1) != 0).sum())" in after
