@@ -57,10 +57,10 @@ def setup_distributed():
 
 
 def reduce_mean(value):
-    """The mean of a number or tensor over all ranks."""
-    mean = torch.as_tensor(value, dtype=torch.float64).detach().cpu() / dist.get_world_size()
+    """The mean of a number over all ranks."""
+    mean = torch.tensor(value / dist.get_world_size(), dtype=torch.float64)
     dist.all_reduce(mean)
-    return mean.to(value) if torch.is_tensor(value) else mean.item()
+    return mean.item()
 
 
 parser = argparse.ArgumentParser()
@@ -77,7 +77,7 @@ loader = DataLoader(
     batch_size=32 // dist.get_world_size(),
     sampler=DistributedSampler(train_set, seed=torch.initial_seed()),
 )
-model = DDP(nn.Linear(8, 1))
+model = DDP(nn.Linear(8, 1), gradient_as_bucket_view=True)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
 for epoch in range(args.epochs):
