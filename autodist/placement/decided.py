@@ -15,6 +15,7 @@ COMPUTING = ("operator.", "builtins.", "math.")
 """Beginnings of the names of operations that make numbers and tests of numbers."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 LOOPS = (ast.For, ast.While)
+AROUND = (ast.For, ast.comprehension, *FUNCTIONS)
 LEAVING = (ast.Continue, ast.Break, ast.Return)
 ENDING = (ast.Break, ast.Return)
 
@@ -61,7 +62,17 @@ def dependents(program: Program) -> Mapping[Operation, list[Operation]]:
 def side_by_side(operation: Operation, program: Program) -> list[Operation]:
     """What is taken in the same rounds of something else: `zip(outputs, targets, weights)`"""
     made = program.made_at[operation.node] if operation.name in ("iterate", "range.index") else ()
-    return [each for each in made if each.name == "iterate" and each is not operation]
+    beside = (each for each in made if each.name == "iterate" and each is not operation)
+    return [each for each in beside if each.region is operation.region]
+
+
+def is_behind(operation: Operation, number: Operation) -> bool:
+    """Whether it is computed once the loop has ended that counts a number: `loss /= i + 1` behind it"""
+    node = number.node
+    loop = next((each for each in number.source.ancestors(node) if isinstance(each, AROUND)), None)
+    if not isinstance(loop, ast.For) or node not in ast.walk(loop.iter):
+        return False
+    return all(each.node is not loop for each in operation.region.everywhere)
 
 
 def _computed(program: Program) -> dict[Operation, frozenset[Operation]]:

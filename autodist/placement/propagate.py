@@ -459,7 +459,7 @@ class _Propagation(Opaque):
         given = list(arguments.operands(operation, known))
         if known.short == "pad" and isinstance(self._operand(given[0]), Each):
             given = given[:1]  # one sample, filled up as `pad_sequence` does to the longest of a rank's
-        if (found := self._of_own_samples(known, given)) is not None:
+        if (found := self._of_own_samples(operation, known, given)) is not None:
             return found
         call = arguments.call(operation, known)
         if "ignored" in known.parameters and self._labels_left_out:
@@ -539,12 +539,12 @@ class _Propagation(Opaque):
         return None
 
     def _of_own_samples(
-        self, known: operations.Operation, given: Sequence[Value]
+        self, operation: Operation, known: operations.Operation, given: Sequence[Value]
     ) -> tuple[Placement | None, Sizes] | None:
         """What is computed of the samples that loops have come to: of their lengths, their numbers, or of pairs."""
         if known.cls == "fill" and (filling := [lying for each in given if (lying := self._filling(each))]):
             return filling[0], (None,) * len(given)
-        if (own := self._numbers_of_own(known, given)) is not None:
+        if (own := self._numbers_of_own(operation, known, given)) is not None:
             return own, (None,) if own.rows else ()
         if len(given) > 1 and known.cls not in NO_NUMBERS and self._meets_another(given):
             return Call(known.name, ()).paired(PAIRED), None

@@ -13,7 +13,7 @@ from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.placement.along import BY_PLACE
 from autodist.placement.call import OTHER_SIZE, ROWS, Call
-from autodist.placement.decided import DECIDED, decided
+from autodist.placement.decided import DECIDED, decided, is_behind
 from autodist.placement.lattice import (
     PARTS,
     PIECES,
@@ -384,7 +384,9 @@ class Reading:
         taken = (self._taken_by.get(each.node) for each in above if not samples(each))
         return {loop for loop in taken if loop is not None}
 
-    def _numbers_of_own(self, known: operations.Operation, given: Iterable[Value]) -> PerRank | None:
+    def _numbers_of_own(
+        self, operation: Operation, known: operations.Operation, given: Iterable[Value]
+    ) -> PerRank | None:
         """What is computed from the number that a rank's sample has among its own, `0.5 * i`, or a list of these: the
         sample has another number in the batch. To take the sample by it, or to compare it, says which one it is."""
         for value in given:
@@ -396,7 +398,10 @@ class Reading:
             loops = {each.loop for each in counted_by if isinstance(each, Each) and not each.loop.startswith(PARTS)}
             if known.cls in NUMBERING and len(loops) == 1 and PIECES not in loops:
                 if all(each.name == "range.index" for each in numbers):
-                    return PerRank(known.name, AGAIN, rows="" if value.operations else loops.pop())
+                    last = any(is_behind(operation, each) for each in numbers)  # it counts the rounds
+                    return PerRank(
+                        "range.index" if last else known.name, AGAIN, rows="" if value.operations else loops.pop()
+                    )
         return None
 
     def _are_own_numbers(self, value: Value) -> bool:
