@@ -14,11 +14,9 @@ from autodist import randomness, regions
 from autodist.interpreter import Event, Interpreter
 from autodist.origins import upstream
 from autodist.script import Site
-from autodist.solve.batch_draws import BatchDraws
+from autodist.solve.batch_draws import BatchDraws, is_asked_for
 from autodist.source import Source, last_name, walk
 from autodist.values import NOTHING, Draw, Object
-
-EXHAUSTING = frozenset("sum list tuple set dict sorted max min".split())
 
 
 def common_draws(
@@ -162,7 +160,7 @@ def _goes_by_rank(source: Source, node: ast.AST, run: Interpreter, training: Col
                 if around not in training and _goes_by_length(_counts(through), source, run):
                     return True
                 asked = [through] if inner is not through and _counts_rows(through, run) else []
-            case ast.GeneratorExp() if not _is_exhausted(around, source):
+            case ast.GeneratorExp() if is_asked_for(around, source):
                 return True  # as many as are asked for
             case ast.ListComp(generators=generators) | ast.GeneratorExp(generators=generators):
                 asked = [each.iter for each in generators if each.iter is not inner and _counts_rows(each.iter, run)]
@@ -171,12 +169,6 @@ def _goes_by_rank(source: Source, node: ast.AST, run: Interpreter, training: Col
             return True
         inner = around
     return False
-
-
-def _is_exhausted(generator: ast.GeneratorExp, source: Source) -> bool:
-    """`sum(loss_of(x) for x in loader)`, which asks for all of it."""
-    call = source.parents.get(generator)
-    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in EXHAUSTING
 
 
 def _counts_rows(through: ast.expr, run: Interpreter) -> bool:

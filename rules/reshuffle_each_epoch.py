@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from autodist.edits import InsertBefore
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Epoch, Loader, TrainingScript
-from autodist.source import argument
+from autodist.source import all_of, argument
 from autodist.values import NOTHING, Object
 
 from ._examples import PLAIN
@@ -221,7 +221,7 @@ def _is_told(loader: Loader, epoch: Epoch, script: TrainingScript) -> bool:
     for source in script.project.sources if loader.sharded else [epoch.source]:
         if "set_epoch" not in source.text:  # asked for every loop: the tree is walked only where the name occurs
             continue
-        for call in (each for each in ast.walk(source.tree) if isinstance(each, ast.Attribute)):
+        for call in all_of(source.tree, ast.Attribute):
             if call.attr != "set_epoch" or _is_no_sampler(call.value, script):
                 continue
             told = [*script.values.get(call.value, NOTHING).objects("distributed_sampler")]

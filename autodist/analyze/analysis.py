@@ -39,8 +39,8 @@ from autodist.origins import roots
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, TrainingScript, Weighed
-from autodist.solve.gathering import PASSES
 from autodist.solve.losses import Losses
+from autodist.solve.passes import PASSES
 from autodist.solve.steps import steps_of
 from autodist.source import Source, shortened
 from autodist.spread import CROSS

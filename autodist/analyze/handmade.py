@@ -497,24 +497,22 @@ def drawn_alike(
     found = ((each.source, each.node) for each in randomness.drawn_alike(run, varied, shared))
     own = ((each.source, each.node) for each in randomness.noise_of_own(run) if each.node not in shared)
     for source, node in [*found, *read, *own][:1]:
-        code = shortened(source.code(node)) if isinstance(node, ast.expr) else "this"
         message = (
-            f"{code} draws for this rank's samples, and all ranks draw alike: what is drawn repeats from rank to rank "
-            "within a batch; draw for the whole batch before it is shared out, or from a generator seeded by rank"
+            "draws for this rank's samples, and all ranks draw alike: what is drawn repeats from rank to rank within a "
+            "batch; draw for the whole batch before it is shared out, or from a generator seeded by rank"
         )
-        yield Concern("AD702", source, node, message, Severity.WARNING)
+        yield _draw_concern(source, node, message)
 
 
 def generators_alike(kept: Iterable[Site]) -> Iterator[Concern]:
     """Generators for samples that begin alike on all ranks, and from which other things may be drawn."""
     for site in kept:
-        code = shortened(site.source.code(site.node)) if isinstance(site.node, ast.expr) else "this"
         message = (
-            f"{code} draws for this rank's samples, and all ranks draw alike: what is drawn repeats from rank to rank "
-            "within a batch. Other things may be drawn from it, which ranks must have alike: give the samples a "
-            "generator of their own, seeded by rank"
+            "draws for this rank's samples, and all ranks draw alike: what is drawn repeats from rank to rank within a "
+            "batch. Other things may be drawn from it, which ranks must have alike: give the samples a generator of "
+            "their own, seeded by rank"
         )
-        yield Concern("AD702", site.source, site.node, message, Severity.WARNING)
+        yield _draw_concern(site.source, site.node, message)
 
 
 def masks_alike(draws: Iterable[Draw], loaders: Iterable[Loader], alike: bool) -> Iterator[Concern]:
@@ -541,25 +539,29 @@ def picked_apart(
     """Where ranks that have gone apart each pick for themselves from what all of them have: a memory of samples."""
     loops = {each.node for each in apart} if not is_distributed(run) else set()
     for event in list(randomness.picked_apart(run, loops, varied, {each.node for each in common}))[:1]:
-        code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else "this"
         message = (
-            f"{code} picks from what all ranks have alike, by numbers that each rank draws for itself once dropout and "
-            "noise differ by rank: the ranks pick as many times more than one process does; draw the numbers from a "
+            "picks from what all ranks have alike, by numbers that each rank draws for itself once dropout and noise "
+            "differ by rank: the ranks pick as many times more than one process does; draw the numbers from a "
             "generator that is seeded alike, and take each rank's share of them"
         )
-        yield Concern("AD702", event.source, event.node, message, Severity.WARNING)
+        yield _draw_concern(event.source, event.node, message)
 
 
 def drawn_once(sites: Iterable[Site]) -> Iterator[Concern]:
     """What steps draw for a whole batch, where ranks have gone apart and rank 0 cannot draw for all of them."""
     for site in sites:
-        code = shortened(site.source.code(site.node)) if isinstance(site.node, ast.expr) else "this"
         message = (
-            f"{code} is drawn once for the whole batch, and each rank draws its own once dropout and noise differ by "
-            "rank: the samples of one batch get as many draws as there are ranks; draw it from a torch.Generator that "
-            "is seeded alike on all ranks"
+            "is drawn once for the whole batch, and each rank draws its own once dropout and noise differ by rank: the "
+            "samples of one batch get as many draws as there are ranks; draw it from a torch.Generator that is seeded "
+            "alike on all ranks"
         )
-        yield Concern("AD702", site.source, site.node, message, Severity.WARNING)
+        yield _draw_concern(site.source, site.node, message)
+
+
+def _draw_concern(source: Source, node: ast.AST, message: str) -> Concern:
+    """What is said of a call that draws, by its code."""
+    code = shortened(source.code(node)) if isinstance(node, ast.expr) else "this"
+    return Concern("AD702", source, node, f"{code} {message}", Severity.WARNING)
 
 
 def left_seeded(run: Interpreter) -> Iterator[Concern]:

@@ -103,10 +103,8 @@ class Functions(Attributes):
         way = *told, self._path
         here = self._repeats[way] = self._repeats.get(way, 0) + 1
         often = calls > MAX_REPEATS * (1 + 4 * (self._forward > 0))
-        if (
-            often and not self._forward and here <= REPEATS_OF_A_WAY
-        ):  # called from elsewhere, it does so to other things
-            often = calls > MOST_CALLS
+        if often and not self._forward and here <= REPEATS_OF_A_WAY:
+            often = calls > MOST_CALLS  # called from elsewhere, it does so to other things
         if len(self._calls) >= MAX_DEPTH or active >= 2 or often:
             if often and here == 1 and node is not None and not self._forward:
                 self.event("left_out", node, scope, of(function))

@@ -56,6 +56,13 @@ def keys_of(key: Value) -> list[Value]:
     return [key] if told is None or any(getattr(each, "kind", "") == "list" for each in key.things) else told
 
 
+def bounds(key: Value) -> list[object]:
+    """The start, the stop and the step of a slice, None for those that are not known or not told; nothing of another
+    key."""
+    cut = key.operation
+    return [each.constant for each in cut.inputs] if cut is not None and cut.name == "builtins.slice" else []
+
+
 def is_repeated(thing: object, value: Value) -> bool:
     """Whether the operations of a value tell how a list lies that is among what it may be: `[0] * len(x)`"""
     return any(each.name == "list.repeat" and each.node is getattr(thing, "node", None) for each in value.operations)
@@ -63,8 +70,7 @@ def is_repeated(thing: object, value: Value) -> bool:
 
 def is_whole(key: Value) -> bool:
     """Whether a subscript takes all of a tensor: `seen[:]`, `seen[...]`"""
-    slices = key.operation.inputs if key.operation is not None and key.operation.name == "builtins.slice" else ()
-    return key.constant is Ellipsis or len(slices) == 3 and all(each.constant is None for each in slices)
+    return key.constant is Ellipsis or bounds(key) == [None, None, None]
 
 
 def keys(value: Value) -> Iterator[Value]:
@@ -138,7 +144,7 @@ def operands(operation: Operation, known: operations.Operation) -> Iterator[Valu
     if known.cls == "sequence":
         yield from given[: 3 if known.short == "MultiheadAttention" else 1]
         return
-    if known.cls == "per_sample" and known.parameters.get("shape") == 1:  # and the sizes of what it computes together
+    if known.cls == "per_sample" and known.short in MIXED:  # and the sizes of what it computes together
         told = operation.argument(MIXED[known.short], 1)
         yield from (each for each in operation.operands if _computes(each) and each is not told)
         return
@@ -241,25 +247,25 @@ def _width(operation: Operation, known: operations.Operation) -> int | None:
 
 
 def _mixed(operation: Operation, known: operations.Operation) -> slice | None:
-    """The last axes, of which an argument has a number each, or two: `nn.LayerNorm((4, 8))`, `F.pad(x, (1, 0))`"""
-    place = known.parameters.get("shape")
-    maker = operation.owner if operation.owner is not None else operation
-    told = maker.argument(MIXED.get(known.short, SHAPE), place if type(place) is int else None)
-    if type(place) is not int or told is None:
+    """The last axes, of which an argument has a number each, or two: `nn.LayerNorm((4, 8))`, `F.pad(x, (1, 0))`. A size
+    that is not known is taken for one number, `nn.LayerNorm(args.width)`."""
+    place, pads = known.parameters.get("shape"), known.short == "pad"
+    if not isinstance(place, int):
         return None
-    if type(told.constant) is int:
-        return slice(-1, None)
-    if (inner := parts(told)) is not None:
-        count = len(inner) // 2 if known.short == "pad" else len(inner)
+    maker = operation.owner if operation.owner is not None else operation
+    told = maker.argument(MIXED.get(known.short, SHAPE), place)
+    inner = parts(told) if told is not None else None
+    if inner is not None:
+        count = len(inner) // 2 if pads else len(inner)
         return slice(-count, None) if count else slice(0, 0)
-    shape = told.operation
-    if shape is not None and shape.name == "getitem" and (cut := shape.inputs[1].operation) is not None:
-        start, stop, step = [each.constant for each in cut.inputs] if cut.name == "builtins.slice" else [0, 0, 0]
-        shape = shape.inputs[0].operation
-        if shape is None or shape.name not in SHAPES or stop is not None or step is not None:
-            return None
-        return slice(start if type(start) is int else 0, None)
-    return slice(0, None) if shape is not None and shape.name in SHAPES and len(shape.inputs) == 1 else None
+    shape, start = told.operation if told is not None else None, 0
+    if shape is not None and shape.name == "getitem":
+        match bounds(shape.inputs[1]):
+            case [first, None, None]:
+                shape, start = shape.inputs[0].operation, first if isinstance(first, int) else 0
+    if shape is not None and shape.name in SHAPES and len(shape.inputs) == 1:
+        return slice(start, None)
+    return None if pads else slice(-1, None)
 
 
 def option(operation: Operation, known: operations.Operation, name: str) -> Value | None:

@@ -44,9 +44,10 @@ def _data_sets(value: Value, within: int = 4) -> Iterator[Operation]:
 
 def begins_behind(key: Value, axis: int) -> bool:
     """Whether a slice takes only what comes behind an axis: `x.shape[1:]`"""
-    cut = key.operation
-    start = cut.inputs[0].constant if cut is not None and cut.name == "builtins.slice" else None
-    return type(start) is int and start > axis
+    match arguments.bounds(key):
+        case [int(start), _, None]:
+            return start > axis
+    return False
 
 
 class Measures(Reading):
@@ -156,9 +157,8 @@ class Measures(Reading):
         key = arguments.keys_of(taken.inputs[1])[:1] if taken is not None and taken.name == "getitem" else []
         if taken is None or not key or self._operand(taken.inputs[0]) != Shard(0):
             return False
-        cut = key[0].operation
-        bounds = [each.constant for each in cut.inputs] if cut is not None and cut.name == "builtins.slice" else []
-        return type(key[0].constant) is int or bounds in ([None, 1, None], [0, 1, None], [-1, None, None])
+        one = [None, 1, None], [0, 1, None], [-1, None, None]
+        return type(key[0].constant) is int or arguments.bounds(key[0]) in one
 
     def _counts_whole(self, size: Value) -> bool:
         """Whether it is computed from a number of a rank's samples that was made that of all ranks."""

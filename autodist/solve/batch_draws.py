@@ -124,7 +124,7 @@ class BatchDraws:
         known = sizes is not None and None not in sizes
         alike = known or not any(map(self._may_be_filled_up, self._told(operation)))
         alike = alike and not any(map(self._may_be_filled_up, rounds)) and not _is_statement(operation)
-        return kept and alike and not any(_is_asked_for(each, source) for each in source.ancestors(node))
+        return kept and alike and not any(is_asked_for(each, source) for each in source.ancestors(node))
 
     def _has_gradient(self, operation: Operation) -> bool:
         """Whether gradients flow through it to what is trained: what rank 0 sends has none."""
@@ -163,7 +163,7 @@ def _is_statement(operation: Operation) -> bool:
     return isinstance(operation.source.parents.get(operation.node), ast.Expr)
 
 
-def _is_asked_for(node: ast.AST, source: Source) -> bool:
+def is_asked_for(node: ast.AST, source: Source) -> bool:
     """Whether a generator gives as many as are asked for; `sum(loss_of(x) for x in loader)` asks for all."""
     call = source.parents.get(node)
     exhausted = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in EXHAUSTING

@@ -19,6 +19,7 @@ from autodist.placement.lattice import is_guessed
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure
 from autodist.solve.facts import is_even, is_number_of_samples, is_sum, is_weighted
 from autodist.solve.losses import Losses
+from autodist.solve.passes import PASSES
 from autodist.solve.steps import changes_in_place, given
 from autodist.solve.written import covers, is_listing, loops_at, parts_of, read_by
 from autodist.source import Source
@@ -27,8 +28,6 @@ READ = (BATCH, FIELDS, SAMPLE, "iterate")
 """What gives the samples of a batch."""
 OF_TENSORS = frozenset("shape dtype device data grad T mT H mH ndim requires_grad is_cuda layout real imag".split())
 """Attributes that tensors have."""
-PASSES = ("forward", "__call__")
-"""The methods that run a model."""
 ALIGNING = frozenset("add multiply divide elementwise loss sample_loss".split())
 """Classes of operations that combine numbers which stand beside each other."""
 SIZING = frozenset("getitem view repeat expand".split())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 from autodist import operations
 from autodist.program import VIEWS, Operation, Program, closure, held
@@ -137,7 +138,7 @@ class KeptGradients:
             return bool(self._program.at(node).things)  # `kept += [p.grad]`
         return not isinstance(parent, PASSED_ON) or isinstance(parent, (ast.Yield, ast.YieldFrom))
 
-    @property
+    @cached_property
     def _functions(self) -> frozenset[ast.AST]:
         return frozenset(each.function for each in self._program.calls if each.function is not None)
 

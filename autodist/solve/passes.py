@@ -21,6 +21,7 @@ INPLACE = {
 KEEPING = ("requires_grad_", "detach_")
 """What leaves the numbers of a tensor as they are."""
 PASSES = ("forward", "__call__")
+"""The methods that run a model."""
 
 
 @lru_cache(maxsize=2)

@@ -339,3 +339,52 @@ def test_matrices_of_all_samples(tmp_path: Path, shape: str, computed: str, told
     """A rank's share of the samples makes another matrix, and several for each sample do not."""
     _, said = converted(tmp_path, DECOMPOSED.replace("{shape}", shape).replace("{computed}", computed))
     assert ("AD602" in said) is told
+
+
+WIDTHS = """\
+import argparse
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--width", type=int, default=8)
+width = parser.parse_args().width
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(4, width), nn.LayerNorm({sizes}), nn.Linear(width, 1)
+
+    def forward(self, x):
+        return self.last(self.norm(self.first(x.transpose(0, 1)))).transpose(0, 1)
+
+
+loader = DataLoader(TensorDataset(torch.randn(32, 5, 4), torch.randn(32, 5, 1)), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("sizes", "refused"),
+    [
+        ("width", False),
+        ("[width]", False),
+        ("width * 1", False),
+        ("normalized_shape=width", False),
+        ("(5, width)", True),
+        ("normalized_shape=[5, width]", True),
+    ],
+)
+def test_layers_that_normalise_a_width_of_the_settings(tmp_path: Path, sizes: str, refused: bool) -> None:
+    """Samples come second: a layer over the last axis leaves them apart, and one over two axes does not."""
+    _, said = conftest.converted(tmp_path, WIDTHS.format(sizes=sizes))
+    assert ("AD906" in said) is refused
