@@ -30,6 +30,7 @@ from autodist.solve.kinds import NUMBER, TENSOR, kind_of
 from autodist.solve.losses import Losses
 from autodist.solve.search import Cut
 from autodist.solve.sources import NUMBERS, Sources
+from autodist.solve.steps import steps_of
 from autodist.solve.written import assigned, parts_of
 from autodist.source import all_of, shortened, walk
 from autodist.spread import Spread, spread_of
@@ -51,6 +52,7 @@ def reduced(
     met: dict[ast.expr, Cut] = {}
     left: list[Cut] = []
     asked: list[Demand] = []
+    reaching = steps_of(program).reaching
     for _ in range(ROUNDS):
         nodes = _made_global(plan)
         before, asked = asked, list(_of_training(run, program))
@@ -65,7 +67,8 @@ def reduced(
             break
         met |= fresh
         plan = replace(plan, reduced=plan.reduced | fresh.keys())
-        run = again(plan)
+        learnt = training or any(op in reaching for node in fresh for op in program.at(node).operations)
+        run = again(plan) if learnt else run.under(plan)
     return run, list(met.values()), left
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import replace
 from functools import cached_property, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
@@ -28,7 +29,9 @@ from autodist.solve.draws import Draws as DrawsOfProgram
 from autodist.solve.generators import Generators
 from autodist.solve.layouts import Layout, layouts
 from autodist.solve.normalising import normalising
+from autodist.solve.sizes import key
 from autodist.solve.sources import Sources, sources
+from autodist.solve.steps import steps_of
 from autodist.spread import Spread
 from autodist.trace import trace
 from autodist.values import NOTHING, Function, Object, Value
@@ -47,6 +50,13 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
     def runs(self) -> Runs:
         """Those that it is one of."""
         return Runs(self.project, self.catalog)
+
+    def under(self, plan: Plan) -> Interpreter:
+        """The same run under a plan that makes more of its values global: what the script does stays as it is."""
+        other = copy(self)
+        other.plan, other.answers = plan, {}
+        other.__dict__.pop("placements", None)
+        return other
 
     def layout(self, loader: Object) -> Layout:
         collate = collation.collate_fn(loader)
@@ -219,6 +229,17 @@ class Runs:
     def layouts(self) -> Mapping[ast.AST, Layout]:
         """How loaders lay out their batches, as far as the project was read."""
         return layouts(self._traced, self._catalog) if self._traced.complete else {}
+
+    def may_count(self, size: ast.AST, call: ast.AST) -> bool:
+        """Whether a number that a call is given may be how many samples a batch has, and what it makes of it come to a
+        loss, as far as the project was read."""
+        program = self._traced
+        if not program.complete:
+            return True
+        rows = self.sources(program, frozenset(), frozenset()).rows
+        made = program.at(call).operations
+        learnt = not made or not made.isdisjoint(steps_of(program).reaching)
+        return learnt and (not rows or key(program.at(size)) in rows)
 
     def sources(self, program: Program, training: frozenset[Any], ahead: frozenset[Any]) -> Sources:
         """What each rank has its share of, some loaders that are known to train among it, and none that are read

@@ -233,7 +233,8 @@ def _counts(run: Interpreter, homes: set[Home]) -> list[frozenset[ast.expr]]:
     for event in run.of("may_be_count"):
         assert isinstance(event.node, ast.expr)
         home = event.source, _around(event.source, event.node)
-        if _is_plain(event.node) and home in homes:
+        call = next(each for each in event.source.ancestors(event.node) if isinstance(each, ast.Call))
+        if _is_plain(event.node) and home in homes and run.runs.may_count(event.node, call):
             found.setdefault((ast.unparse(event.node), home), set()).add(event.node)
     return [frozenset(nodes) for nodes in found.values()]
 

@@ -1,0 +1,46 @@
+"""How often a project is interpreted: what is planned on the program graph needs no run of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import conftest
+import pytest
+
+from autodist.interpreter import Interpreter
+
+PRINTED = "        total = loss.item()\n    print(total)\n"
+STOPPED = "        total = loss.item()\n    if total < 0.01:\n        break\n"
+WEIGHED = "nn.functional.cross_entropy(model(x), y.long()[:, 0], ignore_index=0)"
+
+
+def runs(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many runs of the interpreter a conversion takes."""
+    run, found = Interpreter.run, list[Interpreter]()
+
+    def counted(self: Interpreter) -> Interpreter:
+        found.append(self)
+        return run(self)
+
+    monkeypatch.setattr(Interpreter, "run", counted)
+    after, _ = conftest.converted(folder, text)
+    assert "DistributedDataParallel" in after
+    return len(found)
+
+
+@pytest.mark.parametrize(("behind", "reduced"), [("", False), (PRINTED, True), (STOPPED, True)])
+def test_what_is_reported_takes_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: str, reduced: bool
+) -> None:
+    """One run as the script is, and one with its wrappers, whatever is reduced for prints and tests."""
+    step = "        nn.functional.mse_loss(model(x), y).backward()\n        optimizer.step()\n"
+    text = conftest.SCRIPT.replace(step, f"        loss = nn.functional.mse_loss(model(x), y)\n{step}{behind}")
+    assert step in text and (text != conftest.SCRIPT)
+    assert runs(tmp_path, text, monkeypatch) == 2
+    assert ("reduce_mean(" in conftest.converted(tmp_path, text)[0]) is reduced
+
+
+def test_what_losses_are_computed_from_takes_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loss that is weighed is read again as such."""
+    text = conftest.SCRIPT.replace("nn.Linear(4, 1)", "nn.Linear(4, 3)")
+    assert runs(tmp_path, text.replace("nn.functional.mse_loss(model(x), y)", WEIGHED), monkeypatch) == 3
