@@ -21,8 +21,14 @@ COPIES = frozenset(["clone", "deepcopy", "item", "tolist"])
 """Operations of the classes of what shares memory that give a copy."""
 MADE = frozenset("fill fill_like arange random random_like fact length".split())
 """Classes of operations that make tensors to which no gradient flows."""
-SHARING = frozenset(["same", "container"])
+SHARING = frozenset("same container expand index select".split())
 """Classes of operations whose results may share the memory of what they are given."""
+CHOOSING = ("builtins.max", "builtins.min", "torch.Tensor.expand_as")
+"""Other operations whose results may be one of what they are given, or share its memory."""
+TAKING = (".detach_", ".set_")
+"""Ends of the names of operations that no gradient in a bucket allows, or that share its memory with another tensor."""
+STORING = ("setattr", "setitem")
+"""The last parts of the names of operations that keep what they are given, without the underscores around them."""
 FUNCTIONS = ("torch.", "numpy.")
 """The beginnings of the names of functions that keep nothing of what they are given."""
 STRUCTURE = ("getitem", "setitem", "setattr", "iterate", "operator.", "builtins.")
@@ -54,7 +60,7 @@ class KeptGradients:
         """Whether one may be kept."""
         if any("create_graph" in each.keywords for each in self._backward):
             return True
-        if any(self._is_unknown(each) or each.name.endswith(".detach_") for each in self._users):
+        if any(self._is_unknown(each) or each.name.endswith(TAKING) for each in self._users):
             return True
         if any(self._takes_on_gradient(each) for each in self._users):
             return True
@@ -66,7 +72,8 @@ class KeptGradients:
         if last in VIEWS or changes_in_place(user):
             return any(operation in held(each) for each in user.inputs[:1])
         known = self._table.find(user.name)
-        return last not in COPIES and (known is None or known.cls in SHARING) and not _compares(user)
+        shares = known is None or known.cls in SHARING or user.name in CHOOSING
+        return last not in COPIES and shares and not _compares(user)
 
     def _is_unknown(self, operation: Operation) -> bool:
         """Whether it is given a gradient, and may keep it for all that is known."""
@@ -130,7 +137,10 @@ class KeptGradients:
         if isinstance(parent, ast.Call) and parent.func is not node:
             called = self._program.at(parent.func).things
             entered = any(getattr(thing, "node", None) in self._functions for thing in called)
-            return not entered and parent not in self._program.made_at
+            made = self._program.made_at.get(parent)
+            return not entered and (made is None or any(map(_stores, made)))
+        if isinstance(parent, (ast.Return, ast.Lambda)):
+            return (parent if isinstance(parent, ast.Lambda) else source.function(node)) in self._called_back
         if isinstance(parent, (ast.Assign, ast.AnnAssign)):
             targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
             return not all(isinstance(each, (ast.Name, ast.Tuple, ast.List)) for each in targets)
@@ -141,6 +151,12 @@ class KeptGradients:
     @cached_property
     def _functions(self) -> frozenset[ast.AST]:
         return frozenset(each.function for each in self._program.calls if each.function is not None)
+
+    @cached_property
+    def _called_back(self) -> frozenset[ast.AST]:
+        """The functions that are called by others which are not known, and may keep what these give."""
+        at = {each.node for each in self._program.operations if each.name == "callback"}
+        return frozenset(each.function for each in self._program.calls if each.function is not None and each.node in at)
 
     def _is_late(self, operation: Operation, name: ast.Name, source: Source) -> bool:
         """Whether a name may be read behind a backward pass that came after what it stands for."""
@@ -171,10 +187,11 @@ def _outlives_round(name: ast.Name, source: Source) -> bool:
         return False
     if any(isinstance(each, ast.Lambda) for each in inner):
         return True
+    if any(name.id in each.names for each in walk(home) if isinstance(each, (ast.Global, ast.Nonlocal))):
+        return True
     if home is not source.tree:
-        shared = [each for each in walk(home) if isinstance(each, (ast.Global, ast.Nonlocal))]
         arguments = [each.arg for each in walk(home) if isinstance(each, ast.arg)]
-        if any(name.id in each.names for each in shared) or not stores and name.id not in arguments:
+        if not stores and name.id not in arguments:
             return True
     return any(_is_of_earlier_round(store, name, source) for store in stores)
 
@@ -201,6 +218,11 @@ def _is_inside(store: ast.Name, statement: ast.AST) -> bool:
 def _is_read(operation: Operation) -> bool:
     """`p.grad`"""
     return operation.name.rpartition(".")[2] in READ and not operation.name.endswith("autograd.grad")
+
+
+def _stores(operation: Operation) -> bool:
+    """`setattr(state, "old", p.grad)`, `operator.setitem(kept, name, p.grad)`"""
+    return operation.name.rpartition(".")[2].strip("_") in STORING
 
 
 def _compares(operation: Operation) -> bool:

@@ -23,6 +23,7 @@ import types
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader, TensorDataset
 
 train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
@@ -283,6 +284,69 @@ for p in model.parameters():
 """,
     "decay_weight": "model[0].weight.grad.add_(model[0].weight)",
     "decay_item": "model[0].weight.grad[0] = model[0].weight[0]",
+    "setattr": """\
+for p in model.parameters():
+    setattr(p, 'old', p.grad)
+""",
+    "object setattr": "object.__setattr__(model[0].weight, 'old', model[0].weight.grad)",
+    "setitem": """\
+olds = {}
+---
+operator.setitem(olds, 'weight', model[0].weight.grad)
+""",
+    "rows": """\
+old = torch.zeros(8, 4)
+---
+print(sum((a * b).sum() for a, b in zip(old, model[0].weight.grad)).item())
+old = model[0].weight.grad.unbind(0)
+""",
+    "halves": """\
+old = torch.zeros(8, 4).split(4)
+---
+print(old[0].norm().item())
+old = model[0].weight.grad.split(4)
+""",
+    "expanded": """\
+old = torch.zeros(8, 4)
+---
+print(old.norm().item())
+old = torch.broadcast_to(model[0].weight.grad, (8, 4))
+""",
+    "largest": """\
+old = torch.zeros(8, 4)
+---
+print(old.norm().item())
+old = max((p.grad for p in model.parameters()), key=torch.norm)
+""",
+    "shared memory": """\
+old = torch.zeros(8, 4)
+---
+print(old.norm().item())
+old.set_(model[0].weight.grad)
+""",
+    "lambda called back": """\
+old = [torch.zeros(8, 4)]
+---
+print(old[0].norm().item())
+old = tree_map(lambda p: p.grad, [*model.parameters()])
+""",
+    "function called back": """\
+old = [torch.zeros(8, 4)]
+def grad_of(p):
+    return p.grad
+---
+print(old[0].norm().item())
+old = tree_map(grad_of, [*model.parameters()])
+""",
+    "global behind a function": """\
+old = torch.zeros(8, 4)
+def keep():
+    global old
+    old = model[0].weight.grad
+---
+print(old.norm().item())
+keep()
+""",
 }
 WITHIN_A_STEP = {
     "none": "pass",
@@ -351,6 +415,17 @@ def norm(m):
 print(norm(model).item())
 """,
     "print": "print(model[0].weight.grad)",
+    "rows": """\
+old = torch.zeros(8)
+---
+print(old.norm().item())
+old = torch.stack([row.norm() for row in model[0].weight.grad.unbind(0)])
+""",
+    "largest": "print(max(p.grad.norm().item() for p in model.parameters()))",
+    "called back": """\
+norms = tree_map(lambda p: p.grad.norm(), [*model.parameters()])
+print(sum(norms).item())
+""",
     "hist": """\
 for n, p in model.named_parameters():
     print(n, p.grad.abs().mean().item(), p.grad.shape)
