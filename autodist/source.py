@@ -176,6 +176,8 @@ class Source:
                 yield from (test for generator in each.generators for test in generator.ifs)
             elif isinstance(each, ast.BoolOp) and inner in each.values:
                 yield from each.values[: each.values.index(inner)]
+            elif isinstance(each, ast.Match) and isinstance(inner, ast.match_case):
+                yield from (each.subject, *([inner.guard] if inner.guard is not None else []))
             inner = each
 
     def statement(self, node: ast.AST) -> ast.stmt:

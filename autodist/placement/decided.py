@@ -31,6 +31,8 @@ def decided(program: Program) -> Mapping[Operation, frozenset[Operation]]:
     def deciding(node: ast.AST, source: Source) -> frozenset[Operation]:
         if node not in tests:
             asked = [each for each in _tests(node, source) if not _begins_alike(node, each, source)]
+            if isinstance(node, ast.Call) and len(program.at(node.func).things) > 1:
+                asked += _choosing(node.func, source)
             read = (op for each in asked for op in program.at(each).operations if op in made)
             tests[node] = frozenset(number for op in read for number in made[op])
         return tests[node]
@@ -103,10 +105,29 @@ def _tests(node: ast.AST, source: Source) -> Iterator[ast.expr]:
         inner = above
 
 
+def _choosing(function: ast.expr, source: Source) -> Iterator[ast.expr]:
+    """What decides which of several functions is called: `losses[i % 2](out, y)`, `by_number.get(i, mse)(out, y)`, also
+    by way of a name."""
+    parts = [*ast.walk(function)]
+    for store in (each for name in parts if isinstance(name, ast.Name) for each in source.stores(name)):
+        statement = source.parents[store]
+        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and statement.value is not None:
+            yield from source.conditions(store)
+            parts += ast.walk(statement.value)
+    for each in parts:
+        if isinstance(each, ast.Subscript):
+            yield each.slice
+        elif isinstance(each, ast.Call):
+            yield from each.args
+        elif isinstance(each, ast.IfExp):
+            yield each.test
+
+
 def _left_by(statements: Iterable[ast.stmt], ways: tuple[type[ast.stmt], ...]) -> Iterator[ast.expr]:
-    for branch in (inner for each in statements if isinstance(each, ast.If) for inner in ast.walk(each)):
-        if isinstance(branch, ast.If) and any(isinstance(each, ways) for each in ast.walk(branch)):
-            yield branch.test
+    branches = (ast.If, ast.Match)
+    for branch in (inner for each in statements if isinstance(each, branches) for inner in ast.walk(each)):
+        if isinstance(branch, branches) and any(isinstance(each, ways) for each in ast.walk(branch)):
+            yield branch.test if isinstance(branch, ast.If) else branch.subject
 
 
 def _begins_alike(node: ast.AST, test: ast.expr, source: Source) -> bool:

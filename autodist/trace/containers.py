@@ -311,21 +311,23 @@ class Containers(Names):
             return None
         return [joined(each) for each in zip(*[each or [] for each in told], strict=True)]
 
-    def entry(self, container: Any, key: Value, node: ast.AST, frame: Frame) -> Value:
-        """What a list or dict has under a key or at a place. Which of its numbers and texts it is, a key tells that is
-        computed from samples: `names[label]`."""
+    def entry(self, container: Any, key: Value, node: ast.AST, frame: Frame, default: Value = EMPTY) -> Value:
+        """What a list or dict has under a key or at a place, or the ``default``. Which of its numbers and texts it is,
+        a key tells that is computed from samples, `names[label]`, or counts them, `weights[i]`."""
         visit = self.visited(container, node, frame)
         if visit is not None:
             self.read(container)
             return visit.after if visit.after is not None else visit.before
-        found = self._entry(container, key, node, frame)
+        found = self._entry(container, key, node, frame) | default
         for each in found.things if key.operations or container.found_in else ():
             if isinstance(each, Heap):
                 each.choose(key, container)
         told_apart = any(each not in (0, None) for _, each in found.constants)  # and not only what counts begin with
         if found.things or not found:
             return found
-        if told_apart and any(each.is_tensor for each in key.operations) or any(map(self._is_drawn, key.operations)):
+        by_sample = any(each.is_tensor for each in key.operations)
+        by_number = len(found.constants) > 1 and any(map(_counts_samples, key.operations))
+        if told_apart and (by_sample or by_number) or any(map(self._is_drawn, key.operations)):
             found |= self.record("getitem", node, frame, [thing(container), Value(key.operations)], tag="by sample")
         return found
 
@@ -453,11 +455,11 @@ class Containers(Names):
     ) -> Value:
         self.read(owner)
         if name in ("get", "pop", "setdefault") and inputs:
-            found = self.entry(owner, inputs[0], node, frame)
             default = inputs[1] if len(inputs) > 1 else constant(None)
+            known = inputs[0].constant in owner.entries if inputs[0].is_constant else False
+            found = self.entry(owner, inputs[0], node, frame, default if name == "get" and not known else EMPTY)
             if name == "setdefault":
                 self.put(owner, inputs[0], found | default)
-            known = inputs[0].constant in owner.entries if inputs[0].is_constant else False
             if name == "pop" and known and owner.guards == self.guards:
                 owner.popped.add(inputs[0].constant)
             return found if known else found | default

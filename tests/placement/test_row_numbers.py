@@ -136,6 +136,20 @@ NUMBERED = "for i, t in enumerate(y):\n            "
         EACH
         + "if i > 0:\n                loss += criterion(out[i], y[i])\n            else:\n                log(loss)",
         EACH + "for j in range(i):\n                loss += criterion(out[i], out[j])",
+        EACH + "loss += [1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 4.0][i] * criterion(out[i], y[i])",
+        EACH + "loss += {0: 2.0}.get(i, 1.0) * criterion(out[i], y[i])",
+        EACH + "loss += [nn.functional.l1_loss, criterion][i % 2](out[i], y[i])",
+        EACH + "loss += {0: nn.functional.l1_loss}.get(i, criterion)(out[i], y[i])",
+        EACH + "f = nn.functional.l1_loss if i % 2 else criterion\n            loss += f(out[i], y[i])",
+        EACH
+        + "f = criterion\n            if i == 0:\n                f = nn.functional.l1_loss\n"
+        + "            loss += f(out[i], y[i])",
+        EACH
+        + "match i:\n                case 0:\n                    pass\n                case _:\n"
+        + "                    loss += criterion(out[i], y[i])",
+        EACH
+        + "match i:\n                case 0:\n                    continue\n"
+        + "            loss += criterion(out[i], y[i])",
     ],
 )
 def test_losses_of_rows_that_go_by_their_numbers(tmp_path: Path, loss: str) -> None:
@@ -245,6 +259,8 @@ def test_functions_that_a_number_only_finds_a_row_for(tmp_path: Path, loss: str)
         "loss = sum(criterion(out[i], t) for i, t in enumerate(y)) / len(y)",
         EACH + "loss += criterion(out[i], y[i]) / len(y)\n            if i % 4 == 0:\n                log(loss.item())",
         "for i in range(y.shape[1]):\n            if i > 0:\n                loss += criterion(out[:, i], y[:, i])",
+        "for i in range(y.shape[1]):\n            loss += [1.0, 2.0, 3.0, 4.0][i] * criterion(out[:, i], y[:, i])",
+        EACH + "loss += [nn.functional.l1_loss, criterion][epoch](out[i], y[i])\n        loss /= len(y)",
         "loss = torch.zeros(len(y))\n        " + EACH + "loss[i] = criterion(out[i], y[i])\n        loss = loss.mean()",
     ],
 )
@@ -267,6 +283,8 @@ def test_losses_of_rows_that_their_numbers_only_find(tmp_path: Path, zygote: Zyg
         EACH + "if i % 2:\n                continue\n            loss += criterion(out[i], y[i])",
         "loss = sum([criterion(out[i], y[i]) for i in range(len(y)) if i % 2])",
         EACH + "w = 1.0 if i < 4 else 0.5\n            loss += w * criterion(out[i], y[i])",
+        EACH + "loss += [1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 4.0][i] * criterion(out[i], y[i])",
+        EACH + "loss += [nn.functional.l1_loss, criterion][i % 2](out[i], y[i])",
     ],
 )
 def test_losses_that_numbers_decide_over_with_rows_of_all_ranks(tmp_path: Path, zygote: Zygote, loss: str) -> None:
