@@ -146,7 +146,7 @@ def drops_alike(
     if apart or sees_all(run):
         return False
     if not draws and not draws_data(loaders, run):
-        return decides(run, common) or has_masks(models, run) or adds_noise(run, for_all)
+        return decides(run, common) or has_masks(models, run, common) or adds_noise(run, for_all)
     return drops(models, run, known=True) or not draws and any(event.inside_forward for event in run.of("random"))
 
 

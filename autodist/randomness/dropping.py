@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Collection
 
 from autodist.catalog import ANY_GENERATOR
 from autodist.interpreter import Interpreter
@@ -49,7 +51,8 @@ def _drops_inside(module: Object, run: Interpreter, known: bool) -> bool:
     return "torch" in drawn and not (known and drawn == ANY_GENERATOR)
 
 
-def has_masks(models: list[Model], run: Interpreter) -> bool:
-    """Whether a model drops numbers out; what transforms draw for samples is told of as augmentation."""
-    masking = (is_call_of(event, run, DROPOUT) for event in run.of("random"))
+def has_masks(models: list[Model], run: Interpreter, common: Collection[ast.AST] = ()) -> bool:
+    """Whether a model drops numbers out; what transforms draw for samples is told of as augmentation, and ``common``
+    masks serve a whole batch."""
+    masking = (is_call_of(event, run, DROPOUT) for event in run.of("random") if event.node not in common)
     return drop_inside(models, run, known=True) or any(masking)

@@ -300,7 +300,7 @@ def _met(demand: Demand, facts: Facts) -> Iterator[Cut]:
     """What to make global for a demand."""
     search = Search(facts, demand)
     operation = demand.operation
-    if demand.kind == "test" and isinstance(facts.lies(operation), Each):
+    if demand.kind == "test" and (isinstance(facts.lies(operation), Each) or facts.goes_through(operation)):
         return  # each rank decides for its own samples, one by one
     if demand.part is not None:
         yield from search.at(demand.part, facts.at(demand.part), operation)

@@ -311,6 +311,19 @@ class Facts:
         taken = (each for each in self._program.operations if each.name == "iterate" and each.region is loop)
         return [each for each in taken if isinstance(self.lies(each), Each)]
 
+    def goes_through(self, test: Operation) -> bool:
+        """Whether a loop takes a rank's samples by the number that it goes on by, `while i < len(x):` with `x[i : i +
+        8]` in it: as often on all ranks, which have as many each."""
+        loop = test.source.parents.get(test.node)
+        if not isinstance(loop, ast.While) or loop.test is not test.node:
+            return False
+        sides = [each.operations for each in test.inputs if not is_number_of_samples(self.placement(each))]
+        taken = [each for each in self._program.operations if each.name == "getitem" and len(each.inputs) > 1]
+        inside = [each for each in taken if any(region.node is loop for region in each.region.loops)]
+        own = [each for each in inside if isinstance(self.placement(each.inputs[0], each), Shard)]
+        by = closure((op for each in own for op in each.inputs[1].operations), given)
+        return len(sides) == 1 and not sides[0].isdisjoint(by)
+
     def beside(self, loop: Operation) -> list[Operation]:
         """What a loop takes side by side: of several lists, `zip(guesses, labels)`."""
         found = [each for each in self._program.operations if each.name == "iterate" and each.node is loop.node]

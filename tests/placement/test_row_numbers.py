@@ -261,6 +261,10 @@ def test_functions_that_a_number_only_finds_a_row_for(tmp_path: Path, loss: str)
         "for i in range(y.shape[1]):\n            if i > 0:\n                loss += criterion(out[:, i], y[:, i])",
         "for i in range(y.shape[1]):\n            loss += [1.0, 2.0, 3.0, 4.0][i] * criterion(out[:, i], y[:, i])",
         EACH + "loss += [nn.functional.l1_loss, criterion][epoch](out[i], y[i])\n        loss /= len(y)",
+        "i = 0\n        while i < len(y):\n            loss += criterion(out[i : i + 1], y[i : i + 1])\n"
+        + "            i += 1\n        loss = loss / i",
+        "i, n = 0, y.size(0)\n        while i < n:\n"
+        + "            loss += criterion(out[i : i + 2], y[i : i + 2]) * 2 / n\n            i += 2",
         "loss = torch.zeros(len(y))\n        " + EACH + "loss[i] = criterion(out[i], y[i])\n        loss = loss.mean()",
     ],
 )
@@ -285,6 +289,8 @@ def test_losses_of_rows_that_their_numbers_only_find(tmp_path: Path, zygote: Zyg
         EACH + "w = 1.0 if i < 4 else 0.5\n            loss += w * criterion(out[i], y[i])",
         EACH + "loss += [1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 4.0][i] * criterion(out[i], y[i])",
         EACH + "loss += [nn.functional.l1_loss, criterion][i % 2](out[i], y[i])",
+        "i = 0\n        while i < len(y):\n            if i > 0:\n                loss += criterion(out[i], y[i])\n"
+        + "            i += 1",
     ],
 )
 def test_losses_that_numbers_decide_over_with_rows_of_all_ranks(tmp_path: Path, zygote: Zygote, loss: str) -> None:
