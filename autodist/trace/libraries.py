@@ -145,6 +145,11 @@ class Libraries(Processes):
         index = self.record("range.index", node, frame, inputs)  # `range(batch_size)` may count samples
         return told | self._stream(node, index, joined(inputs))
 
+    def builtin_slice(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        """`x[slice(8)]`, another spelling of `x[:8]`"""
+        bounds = [constant(None), *inputs] if len(inputs) == 1 else inputs
+        return self.record("builtins.slice", node, frame, [*bounds, *[constant(None)] * (3 - len(bounds))])
+
     def stream_of(self, one: Object, node: ast.AST, frame: Frame) -> Value:
         return self.builtin_iter(node, frame, [thing(one)], {})
 
