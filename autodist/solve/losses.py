@@ -32,6 +32,8 @@ ROUNDS = 6
 BEHIND = "it is of the samples that a loop elsewhere has taken one by one"
 MEETING = frozenset([PAIRED, products.PAIRED, OF_ALL, GROUPED])
 """Why losses get lost in which each sample of a batch meets the others."""
+DRAWING = ("random.", "numpy.random.", "torch.rand")
+"""Beginnings of the names of what draws which samples are taken."""
 ALONG = frozenset([OF_TIME, OF_ALL])
 """Why it matters along which axis samples lie."""
 UNSURE = frozenset([MAY_LACK_AXIS, MAY_GROUP])
@@ -135,6 +137,11 @@ class Losses:
         apart = all(isinstance(self.placements.of.get(each), Shard) for each in made)
         return bool(made) and apart and not self.assumed
 
+    def is_of_one_sample(self, node: ast.AST) -> bool:
+        """Whether an expression is computed of one sample of a loop over a rank's own: `row.flip(0)`"""
+        made = self._program.at(node).operations
+        return bool(made) and all(isinstance(self.placements.of.get(each), Each) for each in made)
+
     def weighted(self) -> Iterator[tuple[Source, ast.AST, str]]:
         """The means that are weighted by what a rank's own labels weigh or leave out, by the option that does it."""
         table, seen = operations.load(), set[ast.AST]()
@@ -166,17 +173,34 @@ class Losses:
         if reason == OF_ALL:
             return self._is_known_to_mix(operation)
         if reason == BY_PLACE:
-            if not isinstance(operation.node, ast.Subscript) or self._program.at(operation.node.value).things:
-                return False
+            if isinstance(operation.node, ast.Subscript):
+                told = not self._program.at(operation.node.value).things
+            else:
+                told = operation.name != "getitem"  # `out, loss = model(x, y)`
             made = [each for value in operation.inputs[:1] for each in value.operations]
             known = (
                 self.placements.sizes.get(e) is not None or operations.load().find(e.name) is not None for e in made
             )
-            tensor = all(known)
-            return tensor and _takes_told_places(operation)
+            return told and all(known) and self._takes_told_places(operation)
         if reason == AGAIN and operation.name.endswith("randperm"):
             return False  # which samples it takes is drawn
         return reason in CERTAIN or reason in OF_PARTS and any(map(self._is_part, given(operation)))
+
+    def _takes_told_places(self, operation: Operation) -> bool:
+        """Whether it takes the same samples of a rank whenever it takes some of them: `x[0]`, `x[2:4]`, `x[places]`"""
+        if operation.name.endswith(".unbind"):
+            users = self._program.users[operation]
+            return bool(users) and all(each.name == "getitem" and self._takes_told_places(each) for each in users)
+        selects = operation.name.endswith(".index_select")
+        first = operation.argument("index", 2) if selects else first_key(operation)
+        cut = as_slice(first) if first is not None else None
+        bounds = cut.inputs if cut is not None else [first] if first is not None else []
+        told = closure((op for each in bounds for op in held(each)), given)
+        alike = all(self.placements.value(each) in (None, Replicate()) for each in bounds)
+        rounds = frozenset[Region]().union(*(op.region.loops for op in held(operation.inputs[0])))
+        steady = all(op.region.loops <= rounds and not op.name.startswith(DRAWING) for op in told)
+        numbers = all(kind in (int, type(None)) for each in bounds for kind, _ in each.constants)
+        return bool(bounds) and alike and steady and numbers and any(map(bool, bounds))
 
     def _is_known_to_mix(self, operation: Operation) -> bool:
         """Whether it is told that it computes each sample from all: others work along another axis, for all that is
@@ -281,14 +305,6 @@ class Losses:
             told_apart = all(each.region.without_gradients for each in rest)
             if summed and alike and told_apart and learnt.issuperset(summed):
                 yield Term(operation.source, part, bool(rest))
-
-
-def _takes_told_places(operation: Operation) -> bool:
-    """Whether it is written down which samples of a rank it takes: `x[0]`, `x[2:4]`"""
-    first = first_key(operation)
-    cut = as_slice(first) if first is not None else None
-    bounds = cut.inputs if cut is not None else [first] if first is not None else []
-    return bool(bounds) and all(each.is_constant and type(each.constant) in (int, type(None)) for each in bounds)
 
 
 def _heads(loops: Iterable[Region]) -> set[ast.AST]:

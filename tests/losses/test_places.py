@@ -50,12 +50,31 @@ def loss_of(folder: Path, step: str) -> tuple[str, str]:
         f"loss = {PLAIN} + out.diff(dim=0).pow(2).mean()",
         "loss = F.cross_entropy(out[1 : len(x)], y[1 : len(x)])",
         "loss = F.cross_entropy(out[2:], y[2:])",
+        "k = 1 + epoch\nloss = F.cross_entropy(out[:k], y[:k])",
+        f"places = torch.tensor([0, 3])\nloss = {PLAIN} + out[places].abs().mean()",
+        f"places = torch.arange(0, 8, 2)\nloss = {PLAIN} + out[places].abs().mean()",
+        f"places = [0, 3]\nloss = {PLAIN} + out[places].abs().mean()",
+        f"part = slice(0, 2)\nloss = {PLAIN} + out[part].abs().mean()",
+        f"rows = out.unbind(0)\nloss = {PLAIN} + (rows[0] - rows[1]).pow(2).mean()",
     ],
 )
 def test_samples_by_their_place_are_those_of_all_ranks(tmp_path: Path, step: str) -> None:
     code, said = loss_of(tmp_path, step)
     assert "RowsOfAllRanks.apply(" in code or "reduce_" in code.split("loss = ")[1].splitlines()[0], code
     assert "AD606" in said and "AD602" not in said
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "k = 1 + epoch\nloss = F.cross_entropy(model(x[:k]), y[:k])",
+        "places = torch.tensor([0, 3])\nloss = F.cross_entropy(model(x.index_select(0, places)), y[places])",
+        "places = [0, 3]\nloss = F.cross_entropy(model(x[places]), y[places])",
+    ],
+)
+def test_places_that_nothing_makes_global_are_told(tmp_path: Path, step: str) -> None:
+    _, said = loss_of(tmp_path, step)
+    assert "AD602" in said and "samples by their places" in said
 
 
 @pytest.mark.parametrize(
