@@ -496,6 +496,7 @@ def drawn_alike(
     read += [(d.source, d.node) for each in seeded_alike for d in run.runs.draws.by_workers(each.object.node)]
     found = ((each.source, each.node) for each in randomness.drawn_alike(run, varied, shared))
     own = ((each.source, each.node) for each in randomness.noise_of_own(run) if each.node not in shared)
+    read += [(each.source, each.node) for each in run.runs.generators.one_by_one(run.placements)]
     for source, node in [*found, *read, *own][:1]:
         message = (
             "draws for this rank's samples, and all ranks draw alike: what is drawn repeats from rank to rank within a "

@@ -6,11 +6,12 @@ import ast
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from autodist.placement.placements import Placements
 from autodist.program import Operation, Program, Region, Value, closure
 from autodist.program.values import ANY_CONSTANT
 from autodist.solve.draws import Draws, reads_samples
 from autodist.solve.steps import given
-from autodist.source import Source, all_of, argument, walk
+from autodist.source import Source, all_of, argument, last_name, walk
 from autodist.trace.things import Object
 
 MAKING = (
@@ -116,6 +117,14 @@ class Generators:
                 found[written] = source
         return [(source, written) for written, source in found.items()]
 
+    def one_by_one(self, placements: Placements) -> list[Operation]:
+        """What is drawn in steps for one of a rank's samples after the other: from a generator that is not seeded for
+        each of them."""
+        loops = placements.sample_loops
+        inside = [each for each in self._program.operations if not loops.isdisjoint(each.region.loops)]
+        anew = {each.owner for each in inside if _short(each) in ("__init__", "manual_seed", "seed")}
+        return [each for each in inside if any(one not in anew for one in _asked(each))]
+
     @property
     def _makes_generators(self) -> bool:
         return any(each.name.endswith(".Generator.__init__") for each in self._program.operations)
@@ -138,7 +147,14 @@ class Generators:
         own = [each for each in read if each.owner is generator and _short(each) in ("__init__", "manual_seed", "seed")]
         made = generator.source.statement(generator.node) if generator.source and own else None
         stays = isinstance(made, ast.Assign) and any(isinstance(each, ast.Attribute) for each in made.targets)
+        stays = stays or generator.source is not None and _is_cached(generator.source.function(generator.node))
         return bool(own) and (not stays or any(value.operations for each in own for value in each.operands))
+
+
+def _is_cached(function: ast.FunctionDef | ast.AsyncFunctionDef | None) -> bool:
+    """Whether what a function has made once stays: `@functools.cached_property`"""
+    decorators = [each for made in function.decorator_list for each in walk(made)] if function is not None else []
+    return any(last_name(each) in ("cached_property", "cache", "lru_cache") for each in decorators)
 
 
 def _may_be_number(seed: Value) -> bool:

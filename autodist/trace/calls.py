@@ -304,7 +304,8 @@ class Calls(Attributes):
             elif name in given:
                 names[name] = given.pop(name)
             elif name in defaults:
-                names[name] = self.eval(defaults[name], function.frame) | rest
+                default = defaults[name]
+                names[name] = (function.made.get(default) or self.eval(default, function.frame)) | rest
             else:
                 names[name] = rest
         if spec.vararg is not None:

@@ -465,8 +465,9 @@ class Statements(Expressions):
         function: Function = self.make(node, lambda n, g: Function(node, frame))
         function.frame = frame
         for default in (*node.args.defaults, *node.args.kw_defaults):
-            if default is not None:
-                self.eval(default, frame)
+            value = self.eval(default, frame) if default is not None else EMPTY
+            if isinstance(default, ast.Call):
+                function.made[default] = value
         made = thing(function)
         for decorator in reversed(node.decorator_list):
             made = self._decorated(decorator, function, made, frame)

@@ -87,6 +87,8 @@ class Function:
     defined_in: Class | None = None
     role: str = ""
     """`staticmethod`, `classmethod`, `property`, or `no_grad`, which a decorator gives it."""
+    made: dict[ast.expr, Value] = field(default_factory=dict)
+    """What calls make that are the defaults of parameters: once, where the function is defined."""
 
     @property
     def name(self) -> str:

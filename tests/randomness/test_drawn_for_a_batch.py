@@ -166,6 +166,14 @@ def test_sizes_that_are_no_numbers_of_samples(tmp_path: Path, zygote: Zygote | N
     assert differences(tmp_path, zygote, text) is None
 
 
+def test_a_mask_for_the_batch_is_the_same_on_all_ranks(tmp_path: Path, zygote: Zygote | None) -> None:
+    """And nobody is told that it should be another one on each."""
+    text = STEP.format(batches="loader", drawn="x = x * nn.functional.dropout(torch.ones(4))")
+    text = text.replace("nn.Dropout(0.0)", "nn.Identity()")
+    assert "masks of dropout" not in converted(tmp_path, text)[1]
+    assert differences(tmp_path, zygote, text) is None
+
+
 @pytest.mark.parametrize(
     ("drawn", "shown"),
     [

@@ -94,10 +94,12 @@ def test_shared_with_an_evaluation(tmp_path: Path) -> None:
 
 
 BY_HAND = """\
+import random
 import torch
 from torch import nn
 
 torch.manual_seed(0)
+numbers = random.Random(3)
 inputs, targets = torch.randn(64, 5), torch.randn(64, 1)
 net = nn.Linear(5, 1)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -120,6 +122,9 @@ for step in range(8):
         ("one = x[0]; x = x + torch.randn(one.shape)", False, False),
         ("x = torch.stack([row + torch.randn_like(row) for row in x])", False, True),
         ("x = x + torch.empty_like(x).normal_()", False, True),
+        ("x = torch.stack([row * numbers.random() for row in x])", False, True),
+        ("x = torch.stack([row * random.Random(i).random() for i, row in enumerate(x)])", False, False),
+        ("x = x * numbers.random()", False, False),
         ("held = (x, y); x = x + torch.randn_like(held[0])", True, False),
         ("order = torch.randperm(len(x)); x = x + x[order]", False, False),
     ],

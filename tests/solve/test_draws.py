@@ -12,6 +12,7 @@ from autodist.solve.draws import Draw, Draws
 from autodist.solve.generators import Generators
 
 SCRIPT = """\
+import functools
 import random
 import numpy as np
 import torch
@@ -32,6 +33,15 @@ def cropped(x):
     return x[random.randrange(2) :]
 
 
+def drawn(rng=np.random.default_rng(7)):
+    return rng.normal()
+
+
+@functools.cache
+def made_once():
+    return np.random.default_rng(9)
+
+
 class Samples(Dataset):
     def __init__(self, transform=None):
         self.x, self.transform = torch.arange(64.0), transform
@@ -39,6 +49,10 @@ class Samples(Dataset):
 
     def __len__(self):
         return 64
+
+    @functools.cached_property
+    def made_once(self):
+        return np.random.default_rng(9)
 
     def __getitem__(self, i):
         x = self.x[i]
@@ -156,6 +170,9 @@ NOISE = "x + self.rng.normal()"
         ("x + torch.rand(1, generator=torch.Generator().manual_seed(i))", "", 0, 0, 0),
         ("x + np.random.default_rng(i).normal()", "", 0, 0, 0),
         ("x", "RNG.permutation(64)", 0, 0, 0),
+        ("x + self.made_once.normal()", "", 0, 0, 1),
+        ("x + made_once().normal()", "", 0, 0, 1),
+        ("x + drawn()", "", 1, 0, 1),
     ],
 )
 def test_generators_of_samples(read: str, more: str, own: int, kept: int, left: int) -> None:
