@@ -20,11 +20,16 @@ loss.backward()
     )
     .replace("model.module", "model")
 )
-WRONG = AVERAGED.replace("            p.grad /= dist.get_world_size()\n", "")
+DIVIDE = "            p.grad /= dist.get_world_size()\n"
+LATER = DIVIDE.replace("            p.grad", "        for p in model.parameters():\n            p.grad")
+TOGETHER = "        torch._foreach_div_([p.grad for p in model.parameters()], dist.get_world_size())\n"
+WRONG = AVERAGED.replace(DIVIDE, "")
 
 EXAMPLES = [
     Example(before=WRONG, after=WRONG),
     Example(before=AVERAGED, after=None),
+    Example(before=AVERAGED.replace(DIVIDE, LATER), after=None),
+    Example(before=AVERAGED.replace(DIVIDE, TOGETHER), after=None),
     Example(before=WRONG.replace("ReduceOp.SUM", "ReduceOp.AVG"), after=None),
 ]
 

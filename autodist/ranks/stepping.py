@@ -15,6 +15,8 @@ from autodist.source import all_of, shortened
 AVERAGED = ("AVG", "PREMUL_SUM")
 METHODS = ("torch.Tensor.mul", "torch.Tensor.mul_", "torch.Tensor.div", "torch.Tensor.div_")
 SCALES = frozenset(["operator.mul", "operator.truediv", *METHODS])
+FOREACH = ("torch._foreach_div", "torch._foreach_mul")
+"""Beginnings of the names of what scales all tensors of a list."""
 SHARDS = ("torch.distributed.fsdp.fully_shard", "torch.distributed._composable.fsdp.fully_shard")
 UNSYNCED = "require_backward_grad_sync"
 
@@ -86,8 +88,10 @@ def averaging(ranks: Ranks) -> Iterator[Concern]:
     begins = [part for each in program.of("backward") for part in each.operation.inputs[:1]]
     begins += [rate for each in program.of("make") if (rate := each.operation.argument("lr", 1)) is not None]
     steps = ranks.before([op for part in begins for op in held(part)])
-    steps |= {user for each in reduced for user in program.users[each]} | ranks.before(reduced)
-    divided = any(each.name in SCALES and any(map(ranks.counts, _given(each))) for each in steps)
+    gradients = [each for each in program.operations if each.name == "torch.Tensor.grad"]
+    steps |= {user for each in (*reduced, *gradients) for user in program.users[each]} | ranks.before(reduced)
+    scaling = [each for each in steps if each.name in SCALES or each.name.startswith(FOREACH)]
+    divided = any(any(map(ranks.counts, _given(each))) for each in scaling)
     summed = any(part.constant == "sum" for each in program.of("loss_function") for part in each.operation.operands)
     if not reduced or divided or summed or any(ranks.wrappers()) or not program.of("loss_function"):
         return

@@ -459,6 +459,9 @@ class Libraries(Processes):
     def standard_cycle(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         return self._stream(node, joined(self.element(each, node, frame) for each in inputs), joined(inputs))
 
+    def standard_count(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        return self._stream(node, self.record("range.index", node, frame, inputs), joined(inputs))
+
     standard_chain = standard_cycle
     standard_islice = standard_cycle
 

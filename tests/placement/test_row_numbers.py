@@ -82,6 +82,7 @@ def test_lists_without_their_numbers_stay(tmp_path: Path, weights: str) -> None:
 
 
 ONE_BY_ONE = """\
+import itertools
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -122,6 +123,7 @@ NUMBERED = "for i, t in enumerate(y):\n            "
         "for o, t, w in zip(out, y, [0.1 * k for k in range(8)]):\n            loss += w * criterion(o, t)",
         "for o, t, w in zip(out, y, [1, 2, 3, 4, 5, 6, 7, 8]):\n            loss += w * criterion(o, t)",
         "for i, o, t in zip(range(8), out, y):\n            loss += i * criterion(o, t)",
+        "for i, o, t in zip(itertools.count(1), out, y):\n            loss += criterion(o, t) / i",
         "for i, o, t in zip(range(len(y)), out, y):\n            loss += weights[i] * criterion(o, t)",
         "ids = range(len(y))\n        for i, o, t in zip(ids, out, y):\n            loss += i * criterion(o, t)",
         "loss = sum(map(lambda o, t, w: w * criterion(o, t), out, y, weights))",
