@@ -24,7 +24,7 @@ from autodist.placement.samples import COUNTING, OF_TIME
 from autodist.placement.sizes import AGAIN, OF_ALL_NUMBERS
 from autodist.program import SAMPLE, Operation, Program, Region, closure, held, joined
 from autodist.solve.sizes import as_slice, first_key, first_slice
-from autodist.solve.steps import given, steps_of
+from autodist.solve.steps import given, is_constant, steps_of
 from autodist.source import Source
 
 ROUNDS = 6
@@ -138,9 +138,10 @@ class Losses:
         return bool(made) and apart and not self.assumed
 
     def is_of_one_sample(self, node: ast.AST) -> bool:
-        """Whether an expression is computed of one sample of a loop over a rank's own: `row.flip(0)`"""
+        """Whether an expression is computed of one sample of a loop over a rank's own, and nothing else: `row.flip(0)`"""
         made = self._program.at(node).operations
-        return bool(made) and all(isinstance(self.placements.of.get(each), Each) for each in made)
+        read = [each for op in made for each in (op, *given(op)) if not is_constant(each)]
+        return bool(read) and all(isinstance(self.placements.of.get(each), Each) for each in read)
 
     def weighted(self) -> Iterator[tuple[Source, ast.AST, str]]:
         """The means that are weighted by what a rank's own labels weigh or leave out, by the option that does it."""
