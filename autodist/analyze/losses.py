@@ -177,8 +177,7 @@ def _told_by_values(run: Interpreter, losses: Losses | None) -> Iterator[Concern
         if m.reason != mixing.PARTNERS and (run.plan.wholes is None or m.reason == mixing.STATISTIC)
     ]
     computed = [*((e.source, e.node) for e in run.of("batch_statistic")), *mixed]
-    if losses is not None:
-        computed = [e for e in computed if not losses.is_of_each_sample(e[1]) and not losses.is_of_one_sample(e[1])]
+    computed = [each for each in computed if losses is None or not losses.is_of_each_sample(each[1])]
     for source, node in {source: (source, node) for source, node in reversed(computed)}.values():
         message = (
             "computes with a statistic of the batch: each rank takes that of its own samples, so that results differ "
@@ -191,10 +190,7 @@ def _told_by_values(run: Interpreter, losses: Losses | None) -> Iterator[Concern
             "and its noise is larger than that of one process; give it a size of its own, by normal_ or uniform_"
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
-    pairing = [*_pairings(run)]
-    if losses is not None:
-        pairing = [e for e in pairing if not losses.goes_by_numbers(e[1]) and not losses.is_of_one_sample(e[1])]
-    for source, node in pairing[:1]:
+    for source, node in [each for each in _pairings(run) if losses is None or losses.may_pair(each[1])][:1]:
         message = (
             f"{shortened(source.code(node))} pairs each sample of a batch with another: a rank finds it in "
             "its own share, so that results differ from those of one process"

@@ -131,14 +131,14 @@ class Losses:
         return isinstance(lying, PerRank) and lying.reason == NOT_KNOWN and lying.operation == operation.name
 
     def is_of_each_sample(self, node: ast.AST) -> bool:
-        """Whether an expression has a row for each of a rank's samples, of that sample alone, and nothing is assumed
-        for it."""
+        """Whether an expression is one sample of a loop, or has a row for each of a rank's samples, of that sample
+        alone, and nothing is assumed for it."""
         made = self._program.at(node).operations
         apart = all(isinstance(self.placements.of.get(each), Shard) for each in made)
-        return bool(made) and apart and not self.assumed
+        return bool(made) and apart and not self.assumed or self.is_of_one_sample(node)
 
     def is_of_one_sample(self, node: ast.AST) -> bool:
-        """Whether an expression is computed of one sample of a loop over a rank's own, and nothing else: `row.flip(0)`"""
+        """Whether an expression is computed of one sample that a loop takes, and of nothing else: `row.flip(0)`"""
         made = self._program.at(node).operations
         read = [each for op in made for each in (op, *given(op)) if not is_constant(each)]
         return bool(read) and all(isinstance(self.placements.of.get(each), Each) for each in read)
@@ -231,6 +231,10 @@ class Losses:
         above = self._above(each for each in self._program.at(node).operations if self._is_lost(each))
         reasons = {getattr(self.placements.of[each], "reason", "") for each in above}
         return bool(reasons) and reasons <= {AGAIN, DECIDED}
+
+    def may_pair(self, node: ast.AST) -> bool:
+        """Whether what takes samples by places may pair them with others, and is not told of for their numbers."""
+        return not self.goes_by_numbers(node) and not self.is_of_one_sample(node)
 
     def met_at(self) -> Operation | None:
         """Where each sample of a batch meets the others for certain, so that a loss of some of them is another one."""
