@@ -62,10 +62,10 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     # samples
     "per_sample": (
         "computes each sample apart: the first axis, or all but the last few; mixes: how many; shape: the argument "
-        "that is as long, or twice as long for `pad`; samples: how many operands hold samples; width: the layer's "
-        "argument that tells how many numbers it gives along the first axis that it mixes, at: its position, if not "
-        "the second",
-        {"mixes": int, "shape": int, "samples": int, "width": str, "at": int, **SHAPES},
+        "that is as long, or twice as long for `pad`; samples: how many operands hold samples; masked: another may "
+        "be a mask for each of them; width: the layer's argument that tells how many numbers it gives along the first "
+        "axis that it mixes, at: its position, if not the second",
+        {"mixes": int, "shape": int, "samples": int, "masked": bool, "width": str, "at": int, **SHAPES},
     ),
     "decomposition": ("computes of each matrix, the last two axes, apart what no sum of samples gives: `svd`", {}),
     "sequence": (

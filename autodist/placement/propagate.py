@@ -66,14 +66,14 @@ def propagate(
     plan = plan if isinstance(plan, Plan) else Plan(plan)
     table = table or operations.load()
     kept = KEPT.of(program, table, catalog)
-    propagation = _Propagation(program, plan, table, catalog)
+    propagation = Propagation(program, plan, table, catalog)
     near = nearest(plan, kept)
     found = propagation.run(program.operations) if near is None else propagation.run(depending(near, program), near[0])
     kept.append(found)
     return found
 
 
-class _Propagation(Opaque):
+class Propagation(Opaque):
     def run(self, operations_: Sequence[Operation], before: Placements | None = None) -> Placements:
         if before is not None:
             self._found = Placements(dict(before.of), dict(before.sizes), measured=set(before.measured))
@@ -167,6 +167,8 @@ class _Propagation(Opaque):
             return (Each(ROWS) if self._goes_over_samples(operation) else Replicate()), ()
         if operation.name == "list.repeat" and (rows := self._repeats(operation)):
             return Shard(0, rows=rows), (None,)
+        if operation.name == "list.repeat" and (own := self._filling(operation.inputs[1])) is not None:
+            return own, None  # `[0] * (longest - len(row))`
         if operation.name in arguments.FIELDS_OF_RESULTS and not self._are_fields(operation.inputs[0]):
             return self._operand(operation.inputs[0]), self._found.size(operation.inputs[0])
         if operation.name == "torch.autograd.grad":

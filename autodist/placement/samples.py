@@ -18,7 +18,9 @@ def _shards(call: Call, count: int) -> Placement:
     placements = {each.placement for each in call.operands[:count]}
     if partials(call):
         return call.apart(NONLINEAR)
-    if len(placements) > 1 or any(not isinstance(each.placement, Replicate) for each in call.operands[count:]):
+    beside = {each.placement for each in call.operands[count:]} - {Replicate()}
+    masks = call.parameters.get("masked") and beside == placements and call.operands[-1].axes == call.first.axes
+    if len(placements) > 1 or beside and not masks:
         return call.apart(BESIDE)
     return call.first.placement
 
