@@ -171,7 +171,8 @@ TRACE = """
 """A class calls what is in its bases; `Machine` declares what is called upwards."""
 
 PLACEMENT = """
-    propagate
+    padded
+    propagate | filled
     kept
     opaque
     in_place
@@ -192,7 +193,7 @@ PLACEMENT = """
 SOLVE = """
     gradients
     weights | gathering
-    cuts | losses | evaluation
+    cuts | losses | evaluation | padding
     objects | worth
     memories | costs | rounds
     search
@@ -227,6 +228,7 @@ ANALYZE = """
     assembling | refusals
     evaluation | picked | reductions
     beginning | going_apart | handmade | hooks | loaders | losses | measured | modules
+    padding
     batch_sizes | bucket_views | checkpoints | devices | numbering | sets | squeezed
     launched
     device_numbers | group

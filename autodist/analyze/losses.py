@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
-from functools import cache
 from typing import TypeGuard
 
 from autodist import collation
+from autodist.analyze import padding
 from autodist.analyze.launched import is_distributed
 from autodist.borrowed import departed
 from autodist.collation import Rows
@@ -25,7 +25,7 @@ from autodist.solve.alone import Alone
 from autodist.solve.gathering import Gathered
 from autodist.solve.gradients import Gradients
 from autodist.solve.losses import ALONG, UNSURE, Losses
-from autodist.source import Source, argument, last_name, shortened
+from autodist.source import Source, last_name, shortened
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread, spread_of
 from autodist.tensors import mixing
 from autodist.tensors.picking import picks, takes_first
@@ -111,23 +111,6 @@ def _clips(site: Site) -> bool:
     """`model.clip_grad_norm_(1.0)`, of a wrapper that goes"""
     parent = site.source.parents.get(site.node)
     return isinstance(parent, ast.Attribute) and parent.attr == "clip_grad_norm_"
-
-
-def _weighs_padding(event: Event, run: Interpreter) -> bool:
-    """Whether a function that pads its rows takes a softmax along them afterwards, `softmax(scores, dim=1)`, and
-    masks nothing."""
-    home = event.source.function(event.node)
-    if not event.inside_forward or home is None or "mask" in event.source.code(home):
-        return False
-    for call in (each for each in ast.walk(home) if isinstance(each, ast.Call) and each.lineno > event.node.lineno):  # type: ignore[attr-defined]
-        layers = [t for t in run.values.get(call.func, NOTHING).things if isinstance(t, Object)]
-        axes = [t.argument("dim", 0) for t in layers if t.name == "torch.nn.Softmax"]
-        if last_name(call.func) == "softmax" and not layers:
-            given = argument(call, "dim", 1 if not isinstance(call.func, ast.Attribute) else None)
-            axes.append(run.values.get(given or (call.args[-1] if call.args else call), NOTHING))
-        if any(axis is not None and axis.const == 1 for axis in axes):
-            return True
-    return False
 
 
 def loss_concerns(run: Interpreter, losses: Losses | None) -> Iterator[Concern]:
@@ -218,12 +201,6 @@ def _told_by_values(run: Interpreter, losses: Losses | None) -> Iterator[Concern
             "those of one process within the solver's tolerance"
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
-    for event in [each for each in run.of("pads_to_longest") if _weighs_padding(each, run)][:1]:
-        message = (
-            "pads to the longest of a rank's own samples, and a softmax over them gives the padding its share: results "
-            "differ from those of one process; mask the padding, or pad to a fixed length (total_length)"
-        )
-        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
     yield from _unseen_collations(run)
     for event in run.of("mined")[:1]:
         assert isinstance(event.node, ast.expr)
@@ -236,8 +213,10 @@ def _told_by_values(run: Interpreter, losses: Losses | None) -> Iterator[Concern
         yield from _own_loss(event, run)
     weighted = [*losses.weighted()] if losses is not None else []
     yield from (_weighted(*each) for each in weighted)
-    if not weighted:
-        yield from _uneven_losses(run)
+    uneven = [*_uneven_losses(run)] if not weighted else []
+    yield from uneven
+    if losses is not None and not uneven:
+        yield from padding.concerns(run, losses)
 
 
 def _picked_by_chance(run: Interpreter) -> Iterator[Concern]:
@@ -324,38 +303,6 @@ def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
             message = f"the loss is of some samples of each rank, [{made}], not of the batch: gradients differ"
         yield Concern("AD602", event.source, event.node, f"{message} from those of one process", Severity.WARNING)
         return
-    for event in run.of("padded_mean"):
-        message = (
-            f"divides by a length that {collation.names(event.value)} finds among a rank's own samples: each rank has "
-            "another one, and results differ from those of one process; leave the padding out of the mean (a mask, "
-            "ignore_index), or pad to a fixed length"
-        )
-        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
-        return
-    for event in run.of("reads_padding"):
-        message = (
-            f"a bidirectional layer comes to what {collation.names(event.value)} pads to the longest sample before the "
-            "sample itself: ranks pad to other lengths than one process, and results differ; pack the samples "
-            "(pack_padded_sequence), or pad to a fixed length"
-        )
-        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
-        return
-    for event in run.of("normalises_padding"):
-        message = (
-            f"batch statistics are those of what {collation.names(event.value)} pads to the longest sample, too: ranks "
-            "pad to other lengths than one process, and results differ; pad to a fixed length"
-        )
-        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
-        return
-    if any(map(_leaves_padding_out, run.project.sources)):
-        return
-    for event in run.of("padded"):
-        message = (
-            f"the model is given what {collation.names(event.value)} pads to the longest sample, and not how long each "
-            "is: ranks pad to other lengths than one process, and what the model makes of the padding differs"
-        )
-        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
-        return
 
 
 def normalised_twice(run: Interpreter) -> Iterator[Concern]:
@@ -379,15 +326,6 @@ def _joins(node: ast.AST) -> TypeGuard[ast.expr]:
     """Whether an expression leaves out what there is already: a set."""
     named = last_name(node.func) if isinstance(node, ast.Call) else ""
     return isinstance(node, ast.SetComp) or named in ("set", "unique", "unique_consecutive", "union")
-
-
-@cache
-def _leaves_padding_out(source: Source) -> bool:
-    """Whether the code speaks of masks, or packs sequences; what it says of them in comments does not count."""
-    nodes = list(ast.walk(source.tree))
-    named = {each for node in nodes for each in (getattr(node, at, None) for at in ("id", "attr", "arg", "name"))}
-    keys = {node.value for node in nodes if isinstance(node, ast.Constant) and str(node.value).isidentifier()}
-    return any("mask" in str(each).lower() or str(each).startswith("pack_") for each in named | keys)
 
 
 def _weighted(source: Source, node: ast.AST, option: str) -> Concern:

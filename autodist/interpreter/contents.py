@@ -76,14 +76,14 @@ class Contents(Loaders, ByTurn):
             part = part.but(spread=Spread.COLUMNS)
         if self.plan.wholes is not None or not part.spread.is_local:
             return part
-        if loader is not None and collation.unevenness(self._collated(loader), key) is collation.Rows.PADDED:
+        if loader is not None and collation.unevenness(self.collated(loader), key) is collation.Rows.PADDED:
             part = part.but(origins=part.origins | {Trimmed(loader.node, loader.source, padded=True)})
         return part
 
     def _fields(self, batch: Value) -> dict[collation.Key, Value]:
         """The parts of a batch, where they do not all lie along its first axis."""
         loader = self._yielding(batch)
-        kind = self._collated(loader) if loader is not None else None
+        kind = self.collated(loader) if loader is not None else None
         if loader is None or not isinstance(kind, collation.Fields):
             return {}
         if 1 not in self.layout(loader).axes.values() and not self.layout(loader).numbers:

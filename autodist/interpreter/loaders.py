@@ -28,7 +28,7 @@ class Loaders(Machine):
 
     def named_fields(self, loader: Object) -> frozenset[str]:
         """The names under which its `collate_fn` puts parts of a batch."""
-        kind = self._collated(loader)
+        kind = self.collated(loader)
         return frozenset(key for key in kind.parts if isinstance(key, str)) if isinstance(kind, Fields) else frozenset()
 
     def uneven(self, value: Value, target: bool = False) -> Rows | None:
@@ -38,20 +38,20 @@ class Loaders(Machine):
             return Rows.JOINED if picked.joined else Rows.FEWER
         if picking.is_padded(value, by_loader=False):
             return Rows.PADDED
-        return collation.uneven(value, self._collated, target)
+        return collation.uneven(value, self.collated, target)
 
     def is_listed(self, value: Value) -> bool:
         """Whether it is a list that a `collate_fn` has made, with what each of a rank's samples has."""
         if value.spread is not ROWS or value.things or value.models or value.axes is not None:
             return False
         plain = all(isinstance(made, (ast.Name, ast.Attribute, ast.Subscript)) for _, made in value.made)
-        return plain and collation.is_listed(value, self._collated)
+        return plain and collation.is_listed(value, self.collated)
 
     def has_padding(self, value: Value) -> bool:
         """Whether something of what a value is computed from is filled up to the longest sample of a rank's."""
-        return value.spread.is_local and (picking.is_padded(value) or collation.has_padding(value, self._collated))
+        return value.spread.is_local and (picking.is_padded(value) or collation.has_padding(value, self.collated))
 
-    def _collated(self, loader: Object) -> collation.Kind:
+    def collated(self, loader: Object) -> collation.Kind:
         collate = collation.collate_fn(loader)
         if collate is None:
             pooled = any(

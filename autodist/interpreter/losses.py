@@ -148,8 +148,6 @@ class Losses(Contents):
             return result
         if name in MEANS and result.models:
             self._note_trimmed(result, scope)
-        if name in MEANS and (result.models or self._forward) and not self._no_grad and picking.is_padded(result):
-            self.event("padded_mean", node, scope, result)
         return result.without(Trimmed)
 
     def _own_sizes(self, node: ast.Call, name: str) -> Iterator[ast.expr]:

@@ -318,13 +318,6 @@ class Roles(Stores):
             self.event("adaptive", node, scope, union(args))
         return None
 
-    def call_pads_to_longest(
-        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
-    ) -> Value | None:
-        if "total_length" not in keywords and len(node.args) < 4:
-            self.event("pads_to_longest", node, scope, union([*args, *keywords.values()]))
-        return None
-
     def call_export(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from autodist import collation
-from autodist.collation import Rows
 from autodist.interpreter.losses import Losses
-from autodist.interpreter.questions import in_order, last_part, pass_of
+from autodist.interpreter.questions import in_order, pass_of
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.subscripts import Subscripts
 from autodist.interpreter.words import DRAWING, KEPT, MOVES, REMAKES, RETURNS_SELF, SIZES
@@ -43,8 +41,6 @@ SAFE_ON_WRAPPER = frozenset(
         "train eval parameters zero_grad requires_grad_ no_sync module forward training apply modules join to cuda cpu"
     ).split()
 )
-POOLING = frozenset("max amax mean sum logsumexp lstm gru rnn".split())
-"""What makes one of a sample's positions, or hands out its last state."""
 DETECTING = ("pictures", "boxes")
 """Models whose losses are these, in the catalogue, hand out a dict of them."""
 COMPARING = ("CosineSimilarity", "PairwiseDistance")
@@ -70,8 +66,6 @@ class TorchModules(Subscripts, Stores, Losses):
             self.event("forward", node, scope, of(thing), given)
             if inner.key not in self._evaluated:
                 self.event("training_forward", node, scope, of(thing), given)
-            if self._no_grad == 0 and self._tells_no_length(node, given, values):
-                self.event("padded", node, scope, given)
         before, self._criterion = self._criterion, outermost and self._is_criterion(inner, values) or self._criterion
         self._forward += 1
         self._passing = inner if outermost else self._passing
@@ -94,13 +88,6 @@ class TorchModules(Subscripts, Stores, Losses):
                     inner.attributes[name] = self._with_model(kept, inner)
         return result
 
-    def _tells_no_length(self, node: ast.Call, given: Value, values: list[Value]) -> bool:
-        """Whether a model is given what is filled up to the longest sample and nothing else: `model(padded)`, not
-        `model(padded, lengths)` or `model(**encoding)`."""
-        if self.uneven(given) is not Rows.PADDED or any(each.arg is None for each in node.keywords):
-            return False
-        return all(self.uneven(each) is Rows.PADDED for each in values if each.spread.is_local)
-
     def _before_pass(self, module: Object, node: ast.Call, args: list[Value], scope: Scope) -> list[Value]:
         """What a module is given, after the hooks that are run before it."""
         for hook in self._hooks.get((module, "register_forward_pre_hook"), ()):
@@ -122,26 +109,10 @@ class TorchModules(Subscripts, Stores, Losses):
         return union(self.call_function(each, None, given, {}, scope) for each in hook.functions)
 
     def _normalises(self, layer: Object, node: ast.Call, values: list[Value], scope: Scope) -> None:
-        """Note that a layer takes statistics over what fills up the samples, too; not so where that was pooled."""
+        """Note that a layer takes statistics over rows."""
         if "batch_norm" in layer.roles and values and node.args and self._no_grad == 0:
-            if self.has_padding(values[0]) and not self._is_pooled(node.args[0]):
-                self.event("normalises_padding", node, scope, values[0])
             if values[0].spread in (ROWS, LOCAL):
                 self.event("normalises_rows", node, scope, values[0])
-
-    def _is_pooled(self, node: ast.expr, depth: int = 4) -> bool:
-        """Whether the positions of a sample were made one on the way: `h.max(dim=1)`, `self.pool(h)`."""
-        calls = [last_part(each) for each in ast.walk(node) if isinstance(each, ast.Call)]
-        if any(name in POOLING or "pool" in name.lower() for name in calls):
-            return True
-        names = (each for each in ast.walk(node) if isinstance(each, ast.Name))
-        made = (inner for each in names for _, inner in self._lately(each).made if inner is not node)
-        return depth > 0 and any(isinstance(inner, ast.expr) and self._is_pooled(inner, depth - 1) for inner in made)
-
-    def _reads_padding(self, layer: Object, values: list[Value]) -> bool:
-        """Whether a layer that goes backwards as well comes to what fills up the samples of a step before these."""
-        both = layer.keywords.get("bidirectional", NOTHING).const is True and bool(values) and self._no_grad == 0
-        return both and not collation.is_packed(values[0]) and self.uneven(values[0]) is Rows.PADDED
 
     def _library_pass(
         self, layer: Object, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
@@ -163,8 +134,6 @@ class TorchModules(Subscripts, Stores, Losses):
         if values and self._no_grad == 0 and torch_layers.runs_along_rows(layer, values[0]):
             self.event("along_rows", node, scope, values[0], of(layer))
         short = layer.kind
-        if short in facts.RECURRENT and self._reads_padding(layer, values):
-            self.event("reads_padding", node, scope, values[0])
         if values and values[0].spread in (ROWS, Spread.COLUMNS) and self.plan.wholes is None:
             if self._goes_along(layer, values[0], node, scope):
                 met = Mixing(node, scope.source, mixing.STATISTIC)

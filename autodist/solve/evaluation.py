@@ -44,7 +44,7 @@ RANDOM = frozenset("random random_like".split())
 BETWEEN = frozenset("collective rank".split())
 PURE_ROLES = frozenset(
     "module loss loss_function plain_torch no_grad set_grad_enabled clock progress library read exists batch_norm "
-    "stored pads_to_longest cuda_available device_count sampler dataset parameter applies numpy_shuffle".split()
+    "stored cuda_available device_count sampler dataset parameter applies numpy_shuffle".split()
 )
 """Roles of what changes nothing beside the value that it gives."""
 PURE = ("math.", "time.", "str.", "operator.", "itertools.", "functools.", "collections.", "copy.", "re.", "builtins.")

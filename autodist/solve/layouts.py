@@ -64,7 +64,7 @@ def _groups_by_number(operation: Operation, program: Program, lying: Placements)
 def _layout(batch: Value, lying: Placements, by_number: Operation | None) -> Layout:
     axes: dict[Key, int] = {}
     numbers: dict[Key, Partial] = {}
-    for key, value in _fields(batch):
+    for key, value in fields(batch):
         places = {each.axis for op in value.operations if isinstance(each := lying.of.get(op), Shard)}
         if places:
             axes[key] = places.pop() if len(places) == 1 else UNTOLD
@@ -73,7 +73,7 @@ def _layout(batch: Value, lying: Placements, by_number: Operation | None) -> Lay
     return Layout(axes, numbers, by_number)
 
 
-def _fields(batch: Value) -> Iterator[tuple[Key, Value]]:
+def fields(batch: Value) -> Iterator[tuple[Key, Value]]:
     if batch.operations:
         yield None, batch
     for each in batch.things:

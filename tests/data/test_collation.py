@@ -442,7 +442,7 @@ def warnings(folder: Path, collate: str, step: tuple[str, str] = ("", "")) -> li
 @pytest.mark.parametrize("collate", EVEN)
 def test_one_row_for_each_sample(tmp_path: Path, collate: str) -> None:
     """Targets with a row for each sample: every rank has as many."""
-    assert not warnings(tmp_path, collate)
+    assert not warnings(tmp_path, collate, ("model(words, lengths)", "model(words)[:, 0]"))
 
 
 @pytest.mark.parametrize(("verb", "collate"), [(verb, each) for verb, some in UNEVEN.items() for each in some])
@@ -560,10 +560,11 @@ for x, lengths, y in loader:
     ("fixed", "mask", "told"), [("", "", True), (", total_length=5", "", False), ("", " + mask(lengths)", False)]
 )
 def test_padding_that_has_a_share_in_a_softmax(tmp_path: Path, fixed: str, mask: str, told: bool) -> None:
-    """How long it is, the longest of a rank's own samples says."""
+    """How long it is, the longest of a rank's own samples says. Of a mask that is not known it is told that."""
     (tmp_path / "train.py").write_text(PADDED.format(fixed=fixed, mask=mask))
     said = " ".join(d.message for d in convert(Project.load(tmp_path / "train.py"), Config()).diagnostics)
     assert ("gives the padding its share" in said) == told
+    assert ("cannot tell whether self.softmax(" in said) == bool(mask)
 
 
 TAGGER = """\

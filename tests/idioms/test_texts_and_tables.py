@@ -361,7 +361,7 @@ def test_layer_of_torchcrf_may_take_the_mean(tmp_path: Path) -> None:
 
 def test_layer_that_goes_backwards_comes_to_the_padding(tmp_path: Path) -> None:
     _, said = conftest.converted(tmp_path, tagger(both=True))
-    assert "a bidirectional layer comes to what collate() pads" in said
+    assert "comes to the padding before the sample itself: collate() pads" in said
 
 
 def test_a_single_number_is_not_gathered(tmp_path: Path) -> None:
