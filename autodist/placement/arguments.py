@@ -11,6 +11,8 @@ from autodist.trace import things
 from autodist.trace.things import Sequence
 
 METHODS = "torch.Tensor."
+UNTOLD = "object."
+"""Begins the names of methods whose owner is not known."""
 ZEROS = ("zeros", "zeros_like", "new_zeros", ".empty", "empty_like", "new_empty")
 """Names of what sums begin with, or what is filled before it is read."""
 FIELDS_OF_RESULTS = frozenset(["torch.Tensor.values", "torch.Tensor.indices"])
@@ -396,7 +398,9 @@ def _some_axes(counting: Operation) -> slice | None:
 
 def sizes_of(operation: Operation, known: operations.Operation | None = None) -> list[Value]:
     """The sizes that an operation is given."""
-    tensor = operation.name.startswith(METHODS) or operation.name.endswith(("reshape", "broadcast_to", "tile"))
+    tensor = operation.name.startswith((METHODS, UNTOLD)) or operation.name.endswith(
+        ("reshape", "broadcast_to", "tile")
+    )
     place = known.parameters.get("sizes") if known is not None else None
     given = [operation.keywords[each] for each in SIZES if each in operation.keywords]
     if not given and isinstance(place, int) and place >= 0:

@@ -15,12 +15,13 @@ from autodist.operations import Operation as Known
 from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.placement.call import OTHER_SIZE
-from autodist.placement.filled import ANYTHING, Filled, is_hidden, is_set, is_zero, short
+from autodist.placement.filled import ANYTHING, KEEPING, Filled, is_hidden, is_set, is_zero, short
 from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, is_paired
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import Propagation
 from autodist.placement.shapes import Sizes
+from autodist.placement.subscripts import subscript
 from autodist.program import Operation, Program, Value, closure
 
 COUNTED = "counts the padding"
@@ -29,7 +30,7 @@ STATE = "is the state behind the padding"
 LAST = "takes what is last, which is padding of all samples but the longest"
 SHARE = "gives the padding its share"
 REACHES = "reaches into the padding"
-STATISTIC = "takes its statistics over the padding, too"
+STATISTIC = "takes batch statistics over the padding, too"
 LENGTH = "computes with how long the longest sample is"
 LEFT = "goes by places, and the padding comes first"
 UNTOLD = "cannot tell"
@@ -43,6 +44,8 @@ COMPUTING = ("operator.", "builtins.", "math.")
 """Beginnings of the names of what computes numbers."""
 LISTED = ("tensor", "LongTensor", "FloatTensor", "as_tensor", "array")
 """What makes a tensor of lists of numbers."""
+OF_WORDS = (".last_hidden_state", ".encoder_last_hidden_state")
+"""What models of libraries give for each word."""
 RECURRENT = frozenset(["LSTM", "GRU", "RNN"])
 KEYS = (("key_padding_mask", 3), ("attn_mask", 5))
 MASKS: Mapping[str, Mapping[str, tuple[tuple[str, int], ...]]] = {
@@ -89,7 +92,7 @@ class Padded(Propagation):
             lies = self._plan.placed[operation]
             _, sizes = super()._shared(operation)
             axis = lies.axis if isinstance(lies, Shard) else 0
-            axes = len(sizes) if sizes else 2 if short(operation) in LISTED else 0
+            axes = len(sizes) if sizes else 2 * self._has_numbers(operation)
             return lies, tuple(None if at == axis else OTHER_SIZE for at in range(axes)) if axes else None
         placement, sizes = super()._shared(operation)
         if placement is None:
@@ -100,13 +103,27 @@ class Padded(Propagation):
         known = self._table.find(operation.name)
         if not any(isinstance(each, (Shard, Each)) for each in lying):
             return self._of_sizes(operation, known, placement, lying), sizes
+        told = operation.name == "getitem" and len(operation.inputs) > 1
+        if told and sizes is None and self._found.size(operation.inputs[0]):
+            base, key = operation.inputs[:2]
+            _, sizes = subscript(Replicate(), self._found.size(base), key, lambda _: Replicate(), self._found.size)
         return self._met(operation, known, placement), sizes
+
+    def _has_numbers(self, operation: Operation) -> bool:
+        """Whether what is filled up has a number for each word: an index of a table, or a label to leave out."""
+        users = self._program.users
+        same = closure([operation], lambda op: (each for each in users[op] if short(each) in KEEPING))
+        looked_up = any(short(each).lower() == "embedding" for op in same for each in users[op])
+        return looked_up or short(operation) in LISTED or self._content.of(Value(frozenset([operation]))) == -100
 
     def _of_sizes(
         self, operation: Operation, known: Known | None, placement: Placement, lying: list[Placement]
     ) -> Placement:
         """What is computed of no words, but of how long they are: tensors of that size are alike for all words."""
         lengths = [each for each in lying if isinstance(each, Partial)]
+        model = operation.inputs[0].operations if operation.name.endswith(OF_WORDS) and operation.inputs else ()
+        if any(isinstance(self._operand(value), Shard) for each in model for value in each.operands):
+            return Shard(1)
         if lengths and operation.name == "range.index":
             return Each("rows")
         if not lengths or isinstance(placement, Replicate):
@@ -250,9 +267,11 @@ class Padded(Propagation):
             if each.constant is None:
                 continue
             if each.constant is Ellipsis:
-                sizes = self._found.size(base)
-                behind = sum(e.constant is not None for e in arguments.keys_of(key)) - axis - 1
-                axis = len(sizes) - behind if sizes else lying.axis + 1
+                sizes, rest = self._found.size(base), [e for e in arguments.keys_of(key) if e is not each]
+                if sizes is None:  # `labels[..., 1:]`, whatever the last axis is
+                    forward = all(_goes_forward(e) for e in rest if e.constant is not None)
+                    return lying if forward else self._untold(operation)
+                axis = len(sizes) - sum(e.constant is not None for e in rest) + axis
                 continue
             by = self._operand(each)
             if isinstance(by, Shard) and axis <= lying.axis:  # a mask, or numbers of words
@@ -267,8 +286,8 @@ class Padded(Propagation):
         if not slices:
             return self._of_place(operation, key)
         keys = arguments.keys_of(operation.inputs[1])
-        start, stop, step = (each.constant for each in slices[0].inputs)
-        if isinstance(start, int) and start < 0 or step not in (None, 1):
+        start, stop, _ = (each.constant for each in slices[0].inputs)
+        if not _goes_forward(key):
             return PerRank(operation.name, LAST)
         bounds = [self._operand(each) for each in slices[0].inputs[:2] if each.operations]
         if stop == 1 and not start:
@@ -353,7 +372,7 @@ class Padded(Propagation):
             return Shard(at[-1])
         open_ = [place for place, each in enumerate(told) if each.constant == -1]
         merged = at == [0] or open_ == [0]
-        if merged and sizes is not None and shard.axis and len(told) <= len(sizes) - shard.axis + 1:
+        if merged and shard.axis and (sizes is None or len(told) <= len(sizes) - shard.axis + 1):
             return Shard(0, order=MERGED)
         if open_ and open_[0] == shard.axis:
             return Shard(shard.axis)
@@ -383,7 +402,9 @@ class Padded(Propagation):
         if name.lower().startswith("conv") and not name.lower().startswith("convtranspose"):
             before = [each for each in operation.inputs[0].operations if short(each) == "pad"]
             causal = bool(before) and all(_pads_left(each) for each in before)
-            if causal or is_zero(self._holds(operation)):
+            beyond = getattr(operation.owner, "keywords", {}).get("padding_mode")
+            zeros = beyond is None or beyond.constant == "zeros"  # beyond the longest sample as behind the others
+            if causal or zeros and is_zero(self._holds(operation)):
                 return self._first_shard(operation)
         return PerRank(operation.name, REACHES)
 
@@ -444,6 +465,12 @@ class Padded(Propagation):
         return Replicate() if both and call.reduction == "sum" else PerRank(operation.name, COUNTED)
 
     _judge_sample_loss = _judge_loss
+
+
+def _goes_forward(key: Value) -> bool:
+    """Whether it is a slice that does not begin from the end."""
+    told = arguments.bounds(key)
+    return bool(told) and not (isinstance(told[0], int) and told[0] < 0) and told[2] in (None, 1)
 
 
 def _pads_left(operation: Operation) -> bool:

@@ -51,8 +51,6 @@ NO_NUMBERS = frozenset("length fact fill fill_like random random_like container"
 """Classes of what computes no numbers from several others."""
 OF_GRAPHS = (".num_graphs", ".num_nodes", ".num_edges")
 """What a batch of graphs counts of itself."""
-UNTOLD = "object."
-"""Begins the names of methods whose owner is not known."""
 
 
 def propagate(
@@ -212,8 +210,8 @@ class Propagation(Opaque):
             if operation.name == "operator.floordiv" and self._of_ranks(operation)
             else operation.name
         )
-        if name.startswith(UNTOLD):
-            name = "torch.Tensor." + name.removeprefix(UNTOLD)  # of what is asked as a tensor is
+        if name.startswith(arguments.UNTOLD):
+            name = "torch.Tensor." + name.removeprefix(arguments.UNTOLD)  # of what is asked as a tensor is
         if name == "builtins.int" and self._whole_numbers.are(joined(operation.inputs[:1])):
             name = "builtins.float"  # it changes nothing
         if name == "builtins.sum" and any(map(is_list, operation.inputs[1:])):

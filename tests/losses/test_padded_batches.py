@@ -84,3 +84,55 @@ def test_masked_padding_changes_nothing(attend: str, tmp_path: Path, zygote: Zyg
 def test_padding_that_counts_is_told_of(attend: str, told: str, tmp_path: Path) -> None:
     """Also where the file speaks of masks, which are not used."""
     assert told in converted(tmp_path, SCRIPT.format(attend=attend))[1]
+
+
+CHATS = """\
+import torch
+import torch.nn.functional as F
+from chats import rows
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("gpt2")
+
+
+def collate(batch):
+    ids = pad_sequence([row["ids"] for row in batch], batch_first=True, padding_value=tokenizer.pad_token_id)
+    labels = pad_sequence([row["labels"] for row in batch], batch_first=True, padding_value=-100)
+    return {{"ids": ids, "labels": labels, "mask": (ids != tokenizer.pad_token_id).long()}}
+
+
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+for batch in DataLoader(rows, batch_size=8, shuffle=True, collate_fn=collate):
+    out = model(batch["ids"], attention_mask=batch["mask"])
+    {loss}
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "weighed", "told"),
+    [
+        (
+            "logits, labels = out.logits[..., :-1, :].contiguous(), batch['labels'][..., 1:].contiguous()\n"
+            "    loss = F.cross_entropy(logits.view(-1, logits.size(-1)), labels.view(-1))",
+            True,
+            False,
+        ),
+        (
+            "each = batch['mask'].unsqueeze(-1)\n"
+            "    loss = ((out.last_hidden_state * each).sum(1) / each.sum(1)).pow(2).mean()",
+            False,
+            False,
+        ),
+        ("loss = out.last_hidden_state.mean(1).pow(2).mean()", False, True),
+    ],
+)
+def test_words_of_models_of_libraries(loss: str, weighed: bool, told: bool, tmp_path: Path) -> None:
+    """What they make of each word has its padding, whatever mask they are given."""
+    after, said = converted(tmp_path, CHATS.format(loss=loss))
+    assert ("weigh_by_count(" in after, "AD602" in said) == (weighed, told)

@@ -33,6 +33,7 @@ net, head, norm = nn.Linear(8, 8), nn.Linear(8, 5), nn.LayerNorm(8)
 lstm, both = nn.LSTM(8, 8, batch_first=True), nn.LSTM(8, 4, batch_first=True, bidirectional=True)
 gru, cell = nn.GRU(8, 8, batch_first=True), nn.GRUCell(8, 8)
 conv, causal = nn.Conv1d(8, 8, 3, padding=1), nn.Conv1d(8, 8, 3)
+ring, ctc = nn.Conv1d(8, 8, 3, padding=1, padding_mode="circular"), nn.CTCLoss()
 bn, attention = nn.BatchNorm1d(8), nn.MultiheadAttention(8, 2, batch_first=True)
 encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, batch_first=True), 2)
 decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, batch_first=True), 2)
@@ -127,6 +128,15 @@ DEPENDING = {
         UNTOLD,
     ),
     "convolutions": ("h = conv(conv(table(x).transpose(1, 2))).transpose(1, 2)" + TAGS, REACHES),
+    "a convolution that is not padded with zeros": (
+        "h = ring(table(x).transpose(1, 2)).transpose(1, 2)" + TAGS,
+        REACHES,
+    ),
+    "as many frames as the longest has": (
+        "frames = torch.full((len(x),), x.size(1))\n"
+        "loss = ctc(head(embed(x)).log_softmax(-1).transpose(0, 1), y, frames, n)",
+        LENGTH,
+    ),
     "batch statistics": ("h = bn(embed(x).transpose(1, 2)).transpose(1, 2)" + TAGS, STATISTIC),
     "the mean": ("h = embed(x).mean(1)" + CLASS, COUNTED),
     "the largest": ("h = net(embed(x)).max(1)[0]" + CLASS, COUNTED),
@@ -160,6 +170,9 @@ def test_what_makes_a_loss_depend_on_the_padding(name: str) -> None:
 
 
 LOSSES = {
+    "words that are shifted behind an ellipsis": "h = head(embed(x))[..., :-1, :].contiguous()\n"
+    "loss = F.cross_entropy(h.view(-1, h.size(-1)), y[..., 1:].contiguous().view(-1))",
+    "frames": "loss = ctc(head(embed(x)).log_softmax(-1).transpose(0, 1), y, n, n)",
     "words that are shifted": "loss = F.cross_entropy(head(embed(x))[:, :-1].reshape(-1, 5), y[:, 1:].reshape(-1))",
     "a loss of each word": "m = y != -100\neach = F.cross_entropy(head(embed(x)).transpose(1, 2), y.clamp(0), "
     "reduction='none')\nloss = (each * m).sum() / m.sum()",
