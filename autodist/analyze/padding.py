@@ -29,7 +29,6 @@ WHAT_TO_DO = {
     padded.LAST: f"take the place that each sample's own length tells, or {TO_FIXED}",
     padded.REACHES: f"set what stands in padded places to zero before it, or {TO_FIXED}",
     padded.STATISTIC: TO_FIXED,
-    padded.LEFT: f"pad behind the samples, or {TO_FIXED}",
 }
 
 

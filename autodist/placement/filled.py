@@ -90,6 +90,10 @@ class Filled:
         alike = len(told) == 1 and above.issuperset(rest)  # `if mask is not None: x = x.masked_fill(mask, 0)`
         return told.pop() if alike else ANYTHING
 
+    def forget(self, operation: Operation) -> None:
+        """Take what an operation gives for anything."""
+        self._known[operation] = ANYTHING
+
     def _of(self, operation: Operation) -> object:
         if operation not in self._known:
             self._known[operation] = PENDING

@@ -14,7 +14,7 @@ from autodist.catalog import Catalog
 from autodist.operations import Operation as Known
 from autodist.operations import Table
 from autodist.placement import arguments
-from autodist.placement.call import OTHER_SIZE
+from autodist.placement.call import OTHER_SIZE, Operand
 from autodist.placement.filled import ANYTHING, KEEPING, Filled, is_hidden, is_set, is_zero, short
 from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, is_paired
 from autodist.placement.placements import Placements
@@ -32,7 +32,6 @@ SHARE = "gives the padding its share"
 REACHES = "reaches into the padding"
 STATISTIC = "takes batch statistics over the padding, too"
 LENGTH = "computes with how long the longest sample is"
-LEFT = "goes by places, and the padding comes first"
 UNTOLD = "cannot tell"
 """Begins the reasons of what is not known to leave the padding out, nor to count it."""
 MERGED = "words behind words"
@@ -47,10 +46,9 @@ LISTED = ("tensor", "LongTensor", "FloatTensor", "as_tensor", "array")
 OF_WORDS = (".last_hidden_state", ".encoder_last_hidden_state")
 """What models of libraries give for each word."""
 RECURRENT = frozenset(["LSTM", "GRU", "RNN"])
-KEYS = (("key_padding_mask", 3), ("attn_mask", 5))
 MASKS: Mapping[str, Mapping[str, tuple[tuple[str, int], ...]]] = {
     "scaled_dot_product_attention": {"key": (("attn_mask", 3),)},
-    "MultiheadAttention": {"key": KEYS},
+    "MultiheadAttention": {"key": (("key_padding_mask", 3), ("attn_mask", 5))},
     "TransformerEncoder": {"src": (("mask", 1), ("src_key_padding_mask", 2))},
     "TransformerEncoderLayer": {"src": (("src_mask", 1), ("src_key_padding_mask", 2))},
     "TransformerDecoder": {
@@ -64,10 +62,8 @@ MASKS: Mapping[str, Mapping[str, tuple[tuple[str, int], ...]]] = {
     },
 }
 """By which arguments words are kept from meeting others, by what they would meet, and where these are."""
-ALIKE = {"TransformerDecoderLayer": "TransformerDecoder"} | {
-    "decoder": "TransformerDecoder",
-    "encoder": "TransformerEncoder",
-}
+DECODER, ENCODER = "TransformerDecoder", "TransformerEncoder"
+ALIKE = {"TransformerDecoderLayer": DECODER, "decoder": DECODER, "encoder": ENCODER}
 
 
 def propagate_padding(
@@ -153,7 +149,7 @@ class Padded(Propagation):
         if isinstance(placement, Each) and known.cls not in ("loss", "sample_loss"):
             return placement
         if isinstance(placement, Shard) and known.cls not in LOOKED_AT:
-            return placement
+            return self._untold(operation) if self._goes_across(operation, known) else placement
         judge: Callable[[Operation, Known, Placement], Placement] | None = getattr(self, f"_judge_{known.cls}", None)
         if judge is not None:
             return judge(operation, known, placement)
@@ -162,6 +158,15 @@ class Padded(Propagation):
         if known.cls in NUMBERWISE:
             return self._number_by_number(operation, placement)
         return self._untold(operation)
+
+    def _goes_across(self, operation: Operation, known: Known) -> bool:
+        """Whether words that attend meet, of what has a number for each of them and each that they attend to."""
+        lying, sizes = self._operand(operation.inputs[0]), self._found.size(operation.inputs[0])
+        if known.cls not in ("reduction", "scan") or not isinstance(lying, Shard) or not sizes:
+            return False
+        other = len(sizes) - 2 if lying.axis == len(sizes) - 1 else len(sizes) - 1
+        axes = replace(arguments.call(operation, known), operands=(Operand(lying, sizes),), parameters=known.parameters)
+        return other in axes.axes() and self._is_paired(operation.inputs[0])
 
     def _library(self, operation: Operation) -> Placement:
         """Code that is not followed, which may be told where the padding is."""
@@ -198,10 +203,15 @@ class Padded(Propagation):
         given = [each for each in map(self._operand, operation.operands) if each is not None]
         if any(isinstance(each, Partial) for each in given):
             return PerRank(operation.name, LENGTH)
-        shards = {each.axis - len(sizes or ()) if sizes else each.axis for each, sizes in self._sized(operation)}
+        shards = {
+            each.axis - len(sizes or ()) if sizes else each.axis for each, sizes in self._sized(operation.operands)
+        }
         if is_paired(placement) and len(shards) > 1:
             self._pairs.add(operation)
-            axes = max((len(sizes or ()) for _, sizes in self._sized(operation)), default=0)
+            axes = max((len(sizes or ()) for _, sizes in self._sized(operation.operands)), default=0)
+            told = [each for each in operation.operands if self._content.of(each) is not ANYTHING]
+            if not any(each.axis - len(sizes or ()) == max(shards) for each, sizes in self._sized(told)):
+                self._content.forget(operation)  # which hides words from none, `scores.masked_fill(pad[:, :, None], 0)`
             return Shard(axes + max(shards))
         first = next((each for each in given if isinstance(each, Shard)), None)
         axes = max((len(self._found.size(each) or ()) for each in operation.operands), default=0)
@@ -210,8 +220,8 @@ class Padded(Propagation):
         (shard,) = shards
         return Shard(axes + shard if shard < 0 else shard, order=first.order)
 
-    def _sized(self, operation: Operation) -> list[tuple[Shard, Sizes]]:
-        lying = [(self._operand(each), self._found.size(each)) for each in operation.operands]
+    def _sized(self, values: Iterable[Value]) -> list[tuple[Shard, Sizes]]:
+        lying = [(self._operand(each), self._found.size(each)) for each in values]
         return [(each, sizes) for each, sizes in lying if isinstance(each, Shard)]
 
     # along an axis
@@ -316,14 +326,22 @@ class Padded(Propagation):
         terms, left = self._written(operation, given)
         if is_paired(placement):
             self._pairs.add(operation)
-            return Shard(len(left) - 1)
+            return Shard(len(left) - 1) if not any(map(self._is_paired, given)) else self._untold(operation)
         by = [at for at, each in enumerate(given) if is_zero(self._content.of(each))]
+        by = [at for at in by if not self._is_left(given[at], terms[at], left)]
         if not by:
             return self._counted(operation, SHARE if any(map(self._is_paired, given)) else COUNTED, given)
         words = any(self._is_paired(given[at]) or not isinstance(self._operand(given[at]), Shard) for at in by)
         others = {letter for at, each in enumerate(terms) if at not in by for letter in each}
         queries = [at for at, letter in enumerate(left) if letter not in others]
         return Shard(queries[-1]) if words and queries else Replicate()
+
+    def _is_left(self, value: Value, letters: str, left: str) -> bool:
+        """Whether the words of an operand that hold nothing in padded places are not those that are summed up."""
+        lying, sizes = self._operand(value), self._found.size(value)
+        if not isinstance(lying, Shard) or not sizes:
+            return False
+        return letters[-len(sizes) :][lying.axis : lying.axis + 1] in tuple(left)
 
     def _written(self, operation: Operation, given: list[Value]) -> tuple[list[str], str]:
         """The letters of the axes of each operand, and those of the result."""
@@ -443,8 +461,10 @@ class Padded(Propagation):
         if causal is not None and causal.constant is True:
             return None
         told = [operation.argument(*each) for each in MASKS.get(name, {}).get(what, ())]
-        masks = [self._content.of(each) for each in told if each is not None and each.operations]
+        given = [each for each in told if each is not None and each.operations]
         scaled = name == "scaled_dot_product_attention"  # in which a mask marks what is seen
+        across = scaled and any(sizes and each.axis < len(sizes) - 1 for each, sizes in self._sized(given))
+        masks = [ANYTHING if across else self._content.of(each) for each in given]
         if any(is_hidden(each) or (is_zero(each) if scaled else is_set(each)) for each in masks):
             return None
         return self._untold(operation) if masks else PerRank(operation.name, SHARE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from programs import CATALOG, traced
 
+from autodist.analyze.padding import WHAT_TO_DO
 from autodist.placement import padded
 from autodist.placement.padded import BACKWARDS, COUNTED, LAST, LENGTH, REACHES, SHARE, STATE, STATISTIC, UNTOLD
 from autodist.solve.losses import Losses
@@ -75,6 +76,9 @@ EACH_WORD = {
     "a mask of attention": "h = embed(x)\nh, _ = attention(h, h, h, key_padding_mask=~(x != 0))",
     "tril": SCORES + "m = seen[: x.size(1), : x.size(1)]\nscores = scores.masked_fill(m == 0, float('-inf'))" + ATTEND,
     "a mask that is added": SCORES + "scores = scores + (1.0 - (x != 0).float())[:, None] * -1e4" + ATTEND,
+    "a mask of both": SCORES
+    + "m = (x != 0)[:, None] * (x != 0)[:, :, None]\nscores = scores.masked_fill(~m, -1e9)"
+    + ATTEND,
     "the least number": SCORES
     + "scores = scores.masked_fill((x == 0)[:, None], torch.finfo(scores.dtype).min)"
     + ATTEND,
@@ -120,6 +124,22 @@ DEPENDING = {
     "tril that looks ahead": (
         SCORES + "m = torch.tril(torch.ones(x.size(1), x.size(1)), 2)\nscores = scores.masked_fill(m == 0, -1e9)"
         f"{ATTEND}{TAGS}",
+        UNTOLD,
+    ),
+    "a mask of words that attend, not of those attended to": (
+        SCORES + "scores = scores.masked_fill((x == 0)[:, :, None], float('-inf'))" + ATTEND + TAGS,
+        UNTOLD,
+    ),
+    "attn_mask of words that attend": (
+        "h = embed(x)\nh = F.scaled_dot_product_attention(h, h, h, attn_mask=(x != 0)[:, :, None])" + TAGS,
+        UNTOLD,
+    ),
+    "a softmax over those that attend": (
+        SCORES + "h = scores.masked_fill((x == 0)[:, None], -1e9).softmax(1) @ v" + TAGS,
+        UNTOLD,
+    ),
+    "what those attend to that are attended to": (
+        SCORES + "h = scores.masked_fill((x == 0)[:, None], -1e9).softmax(-1).transpose(1, 2) @ v" + TAGS,
         UNTOLD,
     ),
     "scores": (SCORES + ATTEND + TAGS, SHARE),
@@ -213,7 +233,5 @@ def test_ways_to_fill_samples_up(name: str) -> None:
 
 
 def test_every_reason_says_what_to_do() -> None:
-    from autodist.analyze.padding import WHAT_TO_DO
-
     told = {value for name, value in vars(padded).items() if name.isupper() and isinstance(value, str)}
-    assert told - WHAT_TO_DO.keys() <= {UNTOLD, padded.MERGED}
+    assert told - WHAT_TO_DO.keys() <= {UNTOLD, padded.MERGED, padded.DECODER, padded.ENCODER}
