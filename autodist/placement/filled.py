@@ -43,6 +43,24 @@ FILLS = {"zeros": 0, "empty": 0, "ones": 1}
 BEHIND = {"lt": False, "less": False, "ge": True}
 """What the place of a word is, compared with the length of its sample, behind that."""
 TURNED = {"gt": "lt", "greater": "lt", "le": "ge"}
+MASKS: Mapping[str, Mapping[str, tuple[tuple[str, int], ...]]] = {
+    "scaled_dot_product_attention": {"key": (("attn_mask", 3),)},
+    "MultiheadAttention": {"key": (("key_padding_mask", 3), ("attn_mask", 5))},
+    "TransformerEncoder": {"src": (("mask", 1), ("src_key_padding_mask", 2))},
+    "TransformerEncoderLayer": {"src": (("src_mask", 1), ("src_key_padding_mask", 2))},
+    "TransformerDecoder": {
+        "tgt": (("tgt_mask", 2), ("tgt_key_padding_mask", 4)),
+        "memory": (("memory_mask", 3), ("memory_key_padding_mask", 5)),
+    },
+    "Transformer": {
+        "src": (("src_mask", 2), ("src_key_padding_mask", 5)),
+        "tgt": (("tgt_mask", 3), ("tgt_key_padding_mask", 6)),
+        "memory": (("memory_mask", 4), ("memory_key_padding_mask", 7)),
+    },
+}
+"""By which arguments words are kept from meeting others, by what they would meet, and where these are."""
+DECODER, ENCODER = "TransformerDecoder", "TransformerEncoder"
+ALIKE = {"TransformerDecoderLayer": DECODER, "decoder": DECODER, "encoder": ENCODER}
 
 
 def short(operation: Operation) -> str:

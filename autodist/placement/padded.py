@@ -15,7 +15,7 @@ from autodist.operations import Operation as Known
 from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.placement.call import OTHER_SIZE, Operand
-from autodist.placement.filled import ANYTHING, KEEPING, Filled, is_hidden, is_set, is_zero, short
+from autodist.placement.filled import ALIKE, ANYTHING, KEEPING, MASKS, Filled, is_hidden, is_set, is_zero, short
 from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, is_paired
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
@@ -34,6 +34,7 @@ STATISTIC = "takes batch statistics over the padding, too"
 LENGTH = "computes with how long the longest sample is"
 UNTOLD = "cannot tell"
 """Begins the reasons of what is not known to leave the padding out, nor to count it."""
+REASONS = frozenset([COUNTED, BACKWARDS, STATE, LAST, SHARE, REACHES, STATISTIC, LENGTH, UNTOLD])
 MERGED = "words behind words"
 """The order of words whose axis is one with that of the samples."""
 LOOKED_AT = frozenset("view filter batch_statistic sequence loss sample_loss whole".split())
@@ -46,24 +47,6 @@ LISTED = ("tensor", "LongTensor", "FloatTensor", "as_tensor", "array")
 OF_WORDS = (".last_hidden_state", ".encoder_last_hidden_state")
 """What models of libraries give for each word."""
 RECURRENT = frozenset(["LSTM", "GRU", "RNN"])
-MASKS: Mapping[str, Mapping[str, tuple[tuple[str, int], ...]]] = {
-    "scaled_dot_product_attention": {"key": (("attn_mask", 3),)},
-    "MultiheadAttention": {"key": (("key_padding_mask", 3), ("attn_mask", 5))},
-    "TransformerEncoder": {"src": (("mask", 1), ("src_key_padding_mask", 2))},
-    "TransformerEncoderLayer": {"src": (("src_mask", 1), ("src_key_padding_mask", 2))},
-    "TransformerDecoder": {
-        "tgt": (("tgt_mask", 2), ("tgt_key_padding_mask", 4)),
-        "memory": (("memory_mask", 3), ("memory_key_padding_mask", 5)),
-    },
-    "Transformer": {
-        "src": (("src_mask", 2), ("src_key_padding_mask", 5)),
-        "tgt": (("tgt_mask", 3), ("tgt_key_padding_mask", 6)),
-        "memory": (("memory_mask", 4), ("memory_key_padding_mask", 7)),
-    },
-}
-"""By which arguments words are kept from meeting others, by what they would meet, and where these are."""
-DECODER, ENCODER = "TransformerDecoder", "TransformerEncoder"
-ALIKE = {"TransformerDecoderLayer": DECODER, "decoder": DECODER, "encoder": ENCODER}
 
 
 def propagate_padding(
@@ -91,11 +74,13 @@ class Padded(Propagation):
             axes = len(sizes) if sizes else 2 * self._has_numbers(operation)
             return lies, tuple(None if at == axis else OTHER_SIZE for at in range(axes)) if axes else None
         placement, sizes = super()._shared(operation)
-        if placement is None:
+        if placement is None or operation.name in arguments.SHAPES:
             return placement, sizes
         lying = [each for each in map(self._operand, operation.operands) if each is not None]
-        if any(isinstance(each, PerRank) for each in lying):
-            return placement, sizes
+        lost = next((each for each in lying if isinstance(each, PerRank)), None)
+        if lost is not None:
+            kept = isinstance(placement, (Shard, Each)) or operation.is_tensor and placement == Replicate()
+            return lost if kept and lost.reason in REASONS else placement, sizes
         known = self._table.find(operation.name)
         if not any(isinstance(each, (Shard, Each)) for each in lying):
             return self._of_sizes(operation, known, placement, lying), sizes
@@ -121,15 +106,25 @@ class Padded(Propagation):
         if any(isinstance(self._operand(value), Shard) for each in model for value in each.operands):
             return Shard(1)
         if lengths and operation.name == "range.index":
-            return Each("rows")
+            loop = self._taken_by.get(operation.node)
+            backwards = loop is not None and "reversed(" in ast.unparse(getattr(loop.node, "iter", loop.node))
+            return self._untold(operation) if backwards else Each("rows")
         if not lengths or isinstance(placement, Replicate):
             return Replicate() if isinstance(placement, Shard) else placement
         filled = short(operation) == "full" and isinstance(self._operand(operation.inputs[-1]), Partial)
         if not filled and (known is None or known.cls not in NUMBERWISE and not operation.name.startswith(COMPUTING)):
             return placement if isinstance(placement, (Partial, Each)) else Replicate()
-        others = (each for each in operation.given if isinstance(self._found.of.get(each), Replicate))
+        others = (e for e in operation.given if self._found.of.get(e) == Replicate() and not self._is_size(e))
         data = any(self._plan.placed.keys() & closure([each], lambda op: op.given) for each in others)
         return PerRank(operation.name, LENGTH) if data or filled else lengths[0]
+
+    def _is_size(self, operation: Operation) -> bool:
+        """Whether it is computed of sizes alone: `b` of `b, t = x.shape`"""
+        before = {op.name for value in operation.inputs[:1] for op in value.operations}
+        named = (
+            operation.name in arguments.SHAPES or operation.name == "builtins.len" or bool(before & {*arguments.SHAPES})
+        )
+        return named or operation.name.startswith(COMPUTING) and all(map(self._is_size, operation.given))
 
     def _met(self, operation: Operation, known: Known | None, placement: Placement) -> Placement:
         """What becomes of words that an operation is given."""
@@ -272,12 +267,12 @@ class Padded(Propagation):
             and (len(arguments.keys_of(key)) < 2)
         ):
             return placement
-        axis = 0
-        for each in arguments.keys_of(key):
+        axis, keys = 0, arguments.keys_of(key)
+        for each in keys:
             if each.constant is None:
                 continue
             if each.constant is Ellipsis:
-                sizes, rest = self._found.size(base), [e for e in arguments.keys_of(key) if e is not each]
+                sizes, rest = self._found.size(base), [e for e in keys if e is not each]
                 if sizes is None:  # `labels[..., 1:]`, whatever the last axis is
                     forward = all(_goes_forward(e) for e in rest if e.constant is not None)
                     return lying if forward else self._untold(operation)
@@ -397,7 +392,8 @@ class Padded(Propagation):
         return placement if isinstance(placement, Shard) else self._untold(operation)
 
     def _judge_flatten(self, operation: Operation, known: Known, placement: Placement) -> Placement:
-        return Shard(0, order=MERGED)
+        first = (*arguments.call(operation, known).named(), 0)[0]
+        return Shard(0, order=MERGED) if first == 0 else self._untold(operation)
 
     # layers and losses
 

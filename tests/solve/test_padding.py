@@ -172,6 +172,13 @@ DEPENDING = {
         "h = torch.zeros(len(x), 8)\nfor t in range(x.size(1)):\n    h = cell(embed(x[:, t]), h)" + CLASS,
         STATE,
     ),
+    "a number of each word": ("h = embed(x)[torch.arange(len(x)), head(embed(x))[..., 0].argmax(1)]" + CLASS, COUNTED),
+    "words in a row": ("h = bn(embed(x).reshape(x.size(0) * x.size(1), 8)).view(*x.shape, 8)" + TAGS, STATISTIC),
+    "a loop that goes backwards": (
+        "s, out = torch.zeros(len(x), 8), []\nfor t in reversed(range(x.size(1))):\n    s = cell(embed(x[:, t]), s)\n"
+        "    out.append(s)\nh = torch.stack(out[::-1], 1)" + TAGS,
+        UNTOLD,
+    ),
     "words turned round": ("h, _ = lstm(embed(x).flip(1))" + TAGS, UNTOLD),
     "words by number": ("h = lstm(embed(x)[:, torch.arange(x.size(1) - 1, -1, -1)])[0]" + TAGS, UNTOLD),
     "labels without their last": (
@@ -234,4 +241,4 @@ def test_ways_to_fill_samples_up(name: str) -> None:
 
 def test_every_reason_says_what_to_do() -> None:
     told = {value for name, value in vars(padded).items() if name.isupper() and isinstance(value, str)}
-    assert told - WHAT_TO_DO.keys() <= {UNTOLD, padded.MERGED, padded.DECODER, padded.ENCODER}
+    assert told - WHAT_TO_DO.keys() <= {UNTOLD, padded.MERGED}
