@@ -108,9 +108,12 @@ def _tests(node: ast.AST, source: Source) -> Iterator[ast.expr]:
 def _choosing(function: ast.expr, source: Source) -> Iterator[ast.expr]:
     """What decides which of several functions is called: `losses[i % 2](out, y)`, `by_number.get(i, mse)(out, y)`, also
     by way of a name."""
-    parts = [*ast.walk(function)]
+    parts, seen = [*ast.walk(function)], set[ast.AST]()
     for store in (each for name in parts if isinstance(name, ast.Name) for each in source.stores(name)):
         statement = source.parents[store]
+        if statement in seen:  # `model = wrapped(model)`
+            continue
+        seen.add(statement)
         if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and statement.value is not None:
             yield from source.conditions(store)
             parts += ast.walk(statement.value)

@@ -263,6 +263,9 @@ def test_functions_that_a_number_only_finds_a_row_for(tmp_path: Path, loss: str)
         "for i in range(y.shape[1]):\n            if i > 0:\n                loss += criterion(out[:, i], y[:, i])",
         "for i in range(y.shape[1]):\n            loss += [1.0, 2.0, 3.0, 4.0][i] * criterion(out[:, i], y[:, i])",
         EACH + "loss += [nn.functional.l1_loss, criterion][epoch](out[i], y[i])\n        loss /= len(y)",
+        "chosen = nn.functional.l1_loss if epoch else criterion\n        chosen = [chosen][0]\n        "
+        + EACH
+        + "loss += chosen(out[i], y[i])\n        loss /= len(y)",
         "i = 0\n        while i < len(y):\n            loss += criterion(out[i : i + 1], y[i : i + 1])\n"
         + "            i += 1\n        loss = loss / i",
         "i, n = 0, y.size(0)\n        while i < n:\n"
