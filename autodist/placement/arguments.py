@@ -38,6 +38,8 @@ OPTIONS = {"weight": "weight", "ignore_index": "ignored"}
 """Where the table says at which place a loss takes them."""
 WIDER = frozenset(["bidirectional", "proj_size"])
 """The options by which a recurrent layer gives more or fewer numbers than it is told."""
+SETTINGS = frozenset("dim axis size generator device dtype".split())
+"""Arguments that no numbers are computed with."""
 WITH_AXES = frozenset("permute transpose movedim flatten squeeze unsqueeze".split())
 
 
@@ -172,9 +174,10 @@ def operands(operation: Operation, known: operations.Operation) -> Iterator[Valu
         yield from inner if inner is not None else [each]
     if operation.owner is not None and operation.owner.name.startswith("torch.distributions."):
         yield from (each for each in (*operation.owner.inputs, *operation.owner.keywords.values()) if each.operations)
-    for name, each in operation.keywords.items():
+    named, product = [*operation.keywords.items()], known.cls == "contraction"
+    for name, each in sorted(named, key=lambda item: item[0] != "input") if product else named:
         inner = parts(each) if known.cls in ("concatenate", "stack") else None  # `torch.cat(tensors=[x, y])`
-        if name in ("dim", "axis", "size", "generator", "device", "dtype", "weight"):
+        if name in SETTINGS or name == "weight" and not product:
             continue
         if inner is not None:
             yield from inner

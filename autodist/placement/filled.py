@@ -194,7 +194,7 @@ class Filled:
         """Whether a table of vectors has zeros for what is there: `nn.Embedding(n, 8, padding_idx=0)`."""
         told = operation.owner.argument("padding_idx", 2) if operation.owner is not None else None
         index = self._named(told) if told is not None else ANYTHING
-        return index is not ANYTHING and index == self.of(operation.inputs[0])
+        return index is not ANYTHING and index == self.of(operation.argument("input", 0))
 
     def _beside_diagonal(self, operation: Operation, name: str) -> object:
         """Behind the place of a word is all padding: `torch.tril(torch.ones(n, n))`."""
@@ -204,7 +204,7 @@ class Filled:
             return ANYTHING
         if name == "tril":
             return 0 if diagonal <= 0 else ANYTHING
-        return self.of(operation.inputs[0]) if diagonal <= 1 else ANYTHING
+        return self.of(operation.argument("input", 0)) if diagonal <= 1 else ANYTHING
 
     def _named(self, value: Value) -> object:
         """The same, or what a number is called that is read elsewhere: `tokenizer.pad_token_id`."""

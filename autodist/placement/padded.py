@@ -47,6 +47,8 @@ LISTED = ("tensor", "LongTensor", "FloatTensor", "as_tensor", "array")
 OF_WORDS = (".last_hidden_state", ".encoder_last_hidden_state")
 """What models of libraries give for each word."""
 RECURRENT = frozenset(["LSTM", "GRU", "RNN"])
+NAMES = (("input", "src", "query", "tgt", "x", "tensor"), ("memory", "key", "tgt", "target", "other"))
+"""What the first two arguments are called where they are given by name."""
 
 
 def propagate_padding(
@@ -111,7 +113,8 @@ class Padded(Propagation):
             return self._untold(operation) if backwards else Each("rows")
         if not lengths or isinstance(placement, Replicate):
             return Replicate() if isinstance(placement, Shard) else placement
-        filled = short(operation) == "full" and isinstance(self._operand(operation.inputs[-1]), Partial)
+        fill = operation.argument("fill_value", 1 + operation.name.startswith("torch.Tensor."))
+        filled = short(operation) == "full" and fill is not None and isinstance(self._operand(fill), Partial)
         if not filled and (known is None or known.cls not in NUMBERWISE and not operation.name.startswith(COMPUTING)):
             return placement if isinstance(placement, (Partial, Each)) else Replicate()
         others = (e for e in operation.given if self._found.of.get(e) == Replicate() and not self._is_size(e))
@@ -121,9 +124,7 @@ class Padded(Propagation):
     def _is_size(self, operation: Operation) -> bool:
         """Whether it is computed of sizes alone: `b` of `b, t = x.shape`"""
         before = {op.name for value in operation.inputs[:1] for op in value.operations}
-        named = (
-            operation.name in arguments.SHAPES or operation.name == "builtins.len" or bool(before & {*arguments.SHAPES})
-        )
+        named = operation.name in (*arguments.SHAPES, "builtins.len") or bool(before & {*arguments.SHAPES})
         return named or operation.name.startswith(COMPUTING) and all(map(self._is_size, operation.given))
 
     def _met(self, operation: Operation, known: Known | None, placement: Placement) -> Placement:
@@ -156,12 +157,13 @@ class Padded(Propagation):
 
     def _goes_across(self, operation: Operation, known: Known) -> bool:
         """Whether words that attend meet, of what has a number for each of them and each that they attend to."""
-        lying, sizes = self._operand(operation.inputs[0]), self._found.size(operation.inputs[0])
+        first = _given(operation)
+        lying, sizes = self._operand(first), self._found.size(first)
         if known.cls not in ("reduction", "scan") or not isinstance(lying, Shard) or not sizes:
             return False
         other = len(sizes) - 2 if lying.axis == len(sizes) - 1 else len(sizes) - 1
         axes = replace(arguments.call(operation, known), operands=(Operand(lying, sizes),), parameters=known.parameters)
-        return other in axes.axes() and self._is_paired(operation.inputs[0])
+        return other in axes.axes() and self._is_paired(first)
 
     def _library(self, operation: Operation) -> Placement:
         """Code that is not followed, which may be told where the padding is."""
@@ -183,7 +185,7 @@ class Padded(Propagation):
         return any(isinstance(self._found.of.get(each), Each) and each.region.loops - loops for each in words)
 
     def _holds(self, operation: Operation, place: int = 0) -> object:
-        return self._content.of(operation.inputs[place]) if len(operation.inputs) > place else ANYTHING
+        return self._content.of(_given(operation, place))
 
     def _tells_words(self, value: Value) -> bool:
         """Whether it says which words to take by how many there are: `torch.arange(x.shape[1])`"""
@@ -250,8 +252,8 @@ class Padded(Propagation):
         return self._of_place(operation, place) if place is not None else self._untold(operation)
 
     def _judge_filter(self, operation: Operation, known: Known, placement: Placement) -> Placement:
-        mask = operation.inputs[-1]
-        return Replicate() if is_zero(self._content.of(mask)) else self._untold(operation)
+        mask = [*operation.operands][-1:]
+        return Replicate() if any(is_zero(self._content.of(each)) for each in mask) else self._untold(operation)
 
     def _taken(self, operation: Operation, placement: Placement) -> Placement:
         """`x[key]`"""
@@ -261,11 +263,8 @@ class Padded(Propagation):
         lying = self._operand(base)
         if not isinstance(lying, Shard):
             return placement
-        if (
-            isinstance(placement, (Partial, Each))
-            or any(map(self._gives_several, base.operations))
-            and (len(arguments.keys_of(key)) < 2)
-        ):
+        several = any(map(self._gives_several, base.operations)) and len(arguments.keys_of(key)) < 2
+        if isinstance(placement, (Partial, Each)) or several:
             return placement
         axis, keys = 0, arguments.keys_of(key)
         for each in keys:
@@ -311,7 +310,7 @@ class Padded(Propagation):
         return by if isinstance(by, Each) else self._untold(operation) if self._tells_words(place) else Replicate()
 
     def _first_shard(self, operation: Operation) -> Placement:
-        shard = self._operand(operation.inputs[0])
+        shard = self._operand(_given(operation))
         return shard if isinstance(shard, Shard) else self._untold(operation)
 
     # products
@@ -364,16 +363,13 @@ class Padded(Propagation):
         """What counts the padding, unless a mask may hide it of which nothing is known."""
         above = closure({op for each in given for op in each.operations}, self._above)
         masked = any("mask" in each.source.code(each.node) for each in above if isinstance(each.node, ast.expr))
-        return (
-            self._untold(operation)
-            if masked and self._holds(operation) is ANYTHING
-            else PerRank(operation.name, reason)
-        )
+        unknown = masked and self._holds(operation) is ANYTHING
+        return self._untold(operation) if unknown else PerRank(operation.name, reason)
 
     # views
 
     def _judge_view(self, operation: Operation, known: Known, placement: Placement) -> Placement:
-        shard, sizes = self._operand(operation.inputs[0]), self._found.size(operation.inputs[0])
+        shard, sizes = self._operand(_given(operation)), self._found.size(_given(operation))
         if not isinstance(shard, Shard):
             return placement
         told = arguments.sizes_of(operation, known)
@@ -402,7 +398,7 @@ class Padded(Propagation):
         if name in ("tril", "triu"):
             return self._number_by_number(operation, placement)
         if name == "scaled_dot_product_attention":
-            return self._transformed(operation, name, self._operand(operation.inputs[0]))
+            return self._transformed(operation, name, self._operand(_given(operation)))
         if name == "pad":
             amounts = operation.argument("pad", 1)
             if amounts is None or not any(
@@ -414,7 +410,7 @@ class Padded(Propagation):
             alike = alike and self._holds(operation) == (0 if told is None else self._content.of(told))
             return Replicate() if alike else self._untold(operation)
         if name.lower().startswith("conv") and not name.lower().startswith("convtranspose"):
-            before = [each for each in operation.inputs[0].operations if short(each) == "pad"]
+            before = [each for each in _given(operation).operations if short(each) == "pad"]
             causal = bool(before) and all(_pads_left(each) for each in before)
             beyond = getattr(operation.owner, "keywords", {}).get("padding_mode")
             zeros = beyond is None or beyond.constant == "zeros"  # beyond the longest sample as behind the others
@@ -427,7 +423,7 @@ class Padded(Propagation):
         return PerRank(operation.name, STATISTIC) if training else self._first_shard(operation)
 
     def _judge_sequence(self, operation: Operation, known: Known, placement: Placement) -> Placement:
-        first = self._operand(operation.inputs[0])
+        first = self._operand(_given(operation))
         name = short(operation)
         if name in RECURRENT:
             told = operation.owner.keywords.get("bidirectional", Value()) if operation.owner is not None else Value()
@@ -438,8 +434,7 @@ class Padded(Propagation):
 
     def _transformed(self, operation: Operation, name: str, first: Placement | None) -> Placement:
         """What is made of words that attend to each other, and to those of another operand."""
-        given = [self._operand(each) for each in operation.inputs[:2]]
-        second = given[1] if len(given) > 1 else None
+        second = self._operand(_given(operation, 1))
         attended = {"src": first, "tgt": first, "memory": second, "key": second}
         if name == "Transformer":
             attended |= {"tgt": second, "memory": first}
@@ -469,18 +464,24 @@ class Padded(Propagation):
         if short(operation) in ("ctc_loss", "CTCLoss"):  # of each sample by its own length
             told = any(map(self._tells_words, operation.inputs[2:4]))
             return PerRank(operation.name, LENGTH) if told else Replicate()
-        call = arguments.call(operation, known)
-        if any(map(self._is_each, operation.inputs[:2])) and not self._content.leaves_out(operation, known):
+        call, both = arguments.call(operation, known), (_given(operation), _given(operation, 1))
+        if any(map(self._is_each, both)) and not self._content.leaves_out(operation, known):
             return Each("rows")
         target = self._operand(operation.argument("target", 1) or Value())
         if call.reduction == "none":
             return target if isinstance(target, Shard) else self._number_by_number(operation, placement)
         if self._content.leaves_out(operation, known):
             return Replicate()
-        both = all(is_zero(self._content.of(each)) for each in operation.inputs[:2])
-        return Replicate() if both and call.reduction == "sum" else PerRank(operation.name, COUNTED)
+        zeros = all(is_zero(self._content.of(each)) for each in both)
+        return Replicate() if zeros and call.reduction == "sum" else PerRank(operation.name, COUNTED)
 
     _judge_sample_loss = _judge_loss
+
+
+def _given(operation: Operation, place: int = 0) -> Value:
+    """One of the first two arguments of an operation: `F.pad(input=x, pad=(1, 0))`"""
+    named = (operation.keywords[each] for each in NAMES[place] if each in operation.keywords)
+    return operation.inputs[place] if len(operation.inputs) > place else next(named, Value())
 
 
 def _goes_forward(key: Value) -> bool:

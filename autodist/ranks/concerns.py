@@ -18,7 +18,7 @@ OF_PROGRAMS = (
     *(launched.devices, launched.tensors, launched.spawning, launched.endings),
     *(agreeing.orders, agreeing.types),
     *(stepping.clipping, stepping.synchronising, stepping.averaging, stepping.rates, stepping.sharding),
-    stepping.weights,
+    *(stepping.weights, stepping.leaving_out),
     *(given.shuffled, given.by_local_rank, given.streams, given.counted),
 )
 OF_WAYS = (agreeing.rounds, kept.restored, kept.unwaited)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from autodist.program import Operation, Value, held
-from autodist.ranks.reading import Ranks
+from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Value, held
+from autodist.ranks.reading import Ranks, contained
 from autodist.rule import Severity
 from autodist.script import Concern
+from autodist.solve.parameters import Parameters, union
+from autodist.solve.steps import steps_of
 from autodist.source import all_of, shortened
+from autodist.trace.objects import ordered_modules
+from autodist.trace.things import Object
 
 AVERAGED = ("AVG", "PREMUL_SUM")
 METHODS = ("torch.Tensor.mul", "torch.Tensor.mul_", "torch.Tensor.div", "torch.Tensor.div_")
@@ -19,6 +24,17 @@ FOREACH = ("torch._foreach_div", "torch._foreach_mul")
 """Beginnings of the names of what scales all tensors of a list."""
 SHARDS = ("torch.distributed.fsdp.fully_shard", "torch.distributed._composable.fsdp.fully_shard")
 UNSYNCED = "require_backward_grad_sync"
+PARAMETERS = (".parameters", ".named_parameters")
+WRAPPING = frozenset(
+    "DistributedDataParallel DDP FullyShardedDataParallel FSDP fully_shard ShardedDataParallel".split()
+)
+BY_HAND = re.compile(
+    r"_hook\(|\b(?:i?send|i?recv|rpc_async)\(|deepspeed|horovod|accelerate|lightning|apex|megatron|colossalai|bagua|"
+    r"parallelize|distribute_|device_mesh|smdistributed|torch_xla|pipelining"
+)
+"""What a script may have its gradients averaged by, or its model cut into parts, in ways that are not followed."""
+OF_WEIGHTS = re.compile(r"grad|param|weight|state_dict|flat|\.data\b|\bp\b|model|net")
+"""Statements with a collective that may be of gradients, or of what is trained."""
 
 
 def clipping(ranks: Ranks) -> Iterator[Concern]:
@@ -102,6 +118,68 @@ def averaging(ranks: Ranks) -> Iterator[Concern]:
                 "number of ranks: steps are as many times too large; divide by dist.get_world_size()"
             )
             yield Concern("AD418", each.source, each.node, message, Severity.WARNING)
+
+
+def leaving_out(ranks: Ranks) -> Iterator[Concern]:
+    """Models and tensors that optimizers step by gradients of a rank's own samples, which nothing averages."""
+    if not _trains_on_shares(ranks) or any(BY_HAND.search(each.text) for each in ranks.sources):
+        return
+    collectives = (each for each in ranks.program.operations if ranks.catalog.has(each.name, "collective"))
+    if any(OF_WEIGHTS.search(each.source.code(each.source.statement(each.node))) for each in collectives):
+        return
+    told = {wrapper.node for wrapper in ranks.wrappers()} | {e.node for e in ranks.program.operations if _shards(e)}
+    written = (each for source in ranks.sources for each in all_of(source.tree, ast.Call))
+    if any(
+        getattr(each.func, "attr", getattr(each.func, "id", "")) in WRAPPING and each not in told for each in written
+    ):
+        return  # where it is not followed
+    found = Parameters(ranks.program)
+    given = [each.argument("module", 0) for each in ranks.wrappers()]
+    given += [each.inputs[0] for each in ranks.program.operations if _shards(each) and each.inputs]
+    wrapped = union(found.parameters(each) for value in given if value is not None for each in ordered_modules(value))
+    for optimizer in (each.operation for each in ranks.program.of("make") if _is_optimizer(each.operation)):
+        for name in _alone(optimizer, wrapped, found, ranks):
+            message = (
+                f"steps {name} by gradients of this rank's samples alone: no wrapper averages them over the ranks, and "
+                "no all-reduce, so that each rank trains a model of its own; wrap it in DistributedDataParallel, or "
+                "all-reduce its gradients ahead of each step"
+            )
+            yield Concern("AD419", optimizer.source, optimizer.node, message, Severity.WARNING)
+            break
+
+
+def _trains_on_shares(ranks: Ranks) -> bool:
+    """Whether losses are computed of samples that each rank surely has for itself."""
+    ends = [op for each in ranks.program.of("backward") for part in each.operation.inputs[:1] for op in held(part)]
+    batches = [each for each in ranks.before(ends) if each.name in (BATCH, FIELDS, SAMPLE) and each.owner is not None]
+    return bool(batches) and all(ranks.is_shared(each.owner) for each in batches)
+
+
+def _shards(operation: Operation) -> bool:
+    return operation.name in SHARDS
+
+
+def _alone(optimizer: Operation, wrapped: int, parameters: Parameters, ranks: Ranks) -> Iterator[str]:
+    """What an optimizer is given that no wrapper has, as it is written."""
+    told = optimizer.argument("params", 0)
+    given = ranks.before(held(told)) if told is not None else ()
+    for each in sorted(given, key=lambda op: op.number):
+        code = shortened(each.source.code(each.node)) if isinstance(each.node, ast.expr) else ""
+        if each.name.endswith(PARAMETERS) and isinstance(each.owner, Object):
+            if parameters.parameters(each.owner) & ~wrapped and not _is_handed_on(each.owner, ranks):
+                yield code
+        elif each in steps_of(ranks.program).stepped:
+            yield code
+
+
+def _is_handed_on(module: Object, ranks: Ranks) -> bool:
+    """Whether something that is not known is given a module, and gives something back for it."""
+    for each in ranks.program.operations:
+        known = each.name.startswith(("torch.", "object.", "operator.", "builtins.", "copy.", "getitem", "store"))
+        if not known and any(module in one.things for part in each.operands for one in contained(part)):
+            if not isinstance(each.source.parents.get(each.node), ast.Expr):
+                return True
+    return False
 
 
 def _given(operation: Operation) -> list[Operation]:

@@ -67,7 +67,7 @@ def test_nothing_is_concluded_from_a_later_run_without_an_end(tmp_path: Path, mo
 
     def end_early(run: Interpreter) -> None:
         tick(run)
-        if run.plan.reduced and run.steps > 50:
+        if run.plan.wraps and run.steps > 50:
             raise Interrupted
 
     assert not convert(project(tmp_path), Config()).refused

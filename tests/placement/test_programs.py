@@ -78,6 +78,8 @@ def lies(text: str) -> Placement | None:
         ("torch.cat([out, out])", Shard(0, order="2 in turn")),
         ("torch.cat([out, out]).mean()", MEAN),
         ("torch.cat([out, out], dim=1)", Shard(0)),
+        ("F.linear(out, weight=torch.ones(3, 2))", Shard(0)),
+        ("F.linear(weight=torch.ones(3, 2), input=out)", Shard(0)),
         ("torch.cat(tensors=[out, out], dim=1)", Shard(0)),
         ("torch.stack(tensors=[out, out], dim=1).mean()", MEAN),
         # in loops over samples
@@ -98,6 +100,13 @@ def test_of_a_batch(line: str, expected: Placement) -> None:
         ("out[:4]", "getitem", "takes samples by their places"),
         ("out @ out.T", "operator.matmul", "combines each rank's samples with each other"),
         ("torch.cdist(out, out)", "torch.cdist", "combines each rank's samples with each other"),
+        ("F.linear(out, out)", "torch.nn.functional.linear", "combines each rank's samples with each other"),
+        ("F.linear(out, weight=out)", "torch.nn.functional.linear", "combines each rank's samples with each other"),
+        (
+            "F.linear(weight=out, input=out)",
+            "torch.nn.functional.linear",
+            "combines each rank's samples with each other",
+        ),
         ("out.softmax(0)", "torch.softmax", "along the axis of the samples"),
         ("out - out.mean(0)", "operator.sub", "meet a number that is each rank's own"),
         ("F.cross_entropy(out, y).exp()", "torch.exp", "not linear"),

@@ -535,3 +535,70 @@ def test_how_often_a_rate_is_scaled() -> None:
     once = SCRIPT.replace("lr=0.1", "lr=0.1 * world_size")
     assert not codes(once) and codes(once.replace("* world_size)", "* world_size * world_size)")) == {"AD417"}
     assert not codes(SCRIPT.replace("lr=0.1", "lr=0.1 * world_size / 8 * world_size / world_size"))
+
+
+WRAPPED = "model = DDP(net, device_ids=[local_rank])\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+AVERAGING = """\
+        loss.backward()
+        for p in model.parameters():
+            dist.all_reduce(p.grad)
+            p.grad /= world_size
+"""
+HEAD = "head = nn.Linear(3, 3).cuda()\n"
+BOTH = "[*model.parameters(), *head.parameters()]"
+GROUPS = '[{"params": model.parameters()}, {"params": head.parameters()}]'
+
+
+@pytest.mark.parametrize(
+    ("made", "forward"),
+    [
+        ("model = net\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", "model(x)"),
+        (f"{HEAD}{WRAPPED.replace('model.parameters()', BOTH)}", "head(model(x))"),
+        (f"{HEAD}{WRAPPED}other = torch.optim.SGD(head.parameters(), lr=0.1)\n", "head(model(x))"),
+        (HEAD + WRAPPED.replace("model.parameters()", GROUPS), "head(model(x))"),
+        (
+            f"scale = torch.ones(3, device='cuda', requires_grad=True)\n"
+            f"{WRAPPED.replace('model.parameters()', '[*model.parameters(), scale]')}",
+            "model(x) * scale",
+        ),
+        (
+            HEAD
+            + "params = []\nfor each in (net, head):\n    params += each.parameters()\n"
+            + WRAPPED.replace("model.parameters()", "params"),
+            "head(model(x))",
+        ),
+    ],
+)
+def test_what_no_wrapper_averages(made: str, forward: str) -> None:
+    """A model, a head or a tensor beside the wrapped model: each rank steps it by gradients of its own."""
+    assert "AD419" in codes(SCRIPT.replace(WRAPPED, made).replace("model(x), y)", f"{forward}, y)"))
+
+
+@pytest.mark.parametrize(
+    ("made", "forward", "step"),
+    [
+        (WRAPPED.replace("(model.", "(net."), "model(x)", ""),
+        (f"{HEAD}pair = DDP(nn.Sequential(net, head))\nmodel = pair\n{WRAPPED.splitlines()[1]}\n", "pair(x)", ""),
+        (
+            HEAD + WRAPPED.replace("optimizer", "head = DDP(head)\noptimizer").replace("model.p", "head.p"),
+            "head(x)",
+            "",
+        ),
+        ("model = net\nif world_size > 1:\n    model = DDP(net)\n" + WRAPPED.splitlines()[1] + "\n", "model(x)", ""),
+        ("model = net\n" + WRAPPED.splitlines()[1] + "\n", "model(x)", AVERAGING),
+        (f"import lib\nmodel = lib.prepared(net)\n{WRAPPED.splitlines()[1]}\n", "model(x)", ""),
+        ("model = net\nnet.weight.register_hook(print)\n" + WRAPPED.splitlines()[1] + "\n", "model(x)", ""),
+    ],
+)
+def test_what_is_averaged(made: str, forward: str, step: str) -> None:
+    """By a wrapper that has it, under any name, by hand, or by what is not followed."""
+    text = SCRIPT.replace(WRAPPED, made).replace("model(x), y)", f"{forward}, y)")
+    assert "AD419" not in codes(text.replace("        loss.backward()\n", step) if step else text)
+
+
+def test_data_that_all_ranks_have() -> None:
+    """All ranks take the same steps, without being told to."""
+    text = SCRIPT.replace("batch_size=8, sampler=sampler", "batch_size=8").replace(
+        WRAPPED, WRAPPED.replace("DDP(net, device_ids=[local_rank])", "net")
+    )
+    assert "AD419" not in codes(text)

@@ -84,6 +84,12 @@ EACH_WORD = {
     + ATTEND,
     "is_causal": "h = embed(x)\nh = F.scaled_dot_product_attention(h, h, h, is_causal=True)",
     "attn_mask": "h = embed(x)\nh = F.scaled_dot_product_attention(h, h, h, attn_mask=(x != 0)[:, None])",
+    "pad by name": "h = causal(F.pad(input=embed(x).transpose(1, 2), pad=(2, 0))).transpose(1, 2)",
+    "attention by name": "h = embed(x)\nh = F.scaled_dot_product_attention(query=h, key=h, value=h, is_causal=True)",
+    "an encoder by name": "h = encoder(src=embed(x), src_key_padding_mask=x == 0)",
+    "a decoder by name": "m = nn.Transformer.generate_square_subsequent_mask(x.size(1))\n"
+    "h = decoder(tgt=embed(x), memory=embed(x), tgt_mask=m, memory_key_padding_mask=x.eq(0))",
+    "a linear layer by name": "h = F.linear(input=embed(x), weight=net.weight)",
 }
 
 
@@ -117,6 +123,15 @@ DEPENDING = {
         SHARE,
     ),
     "attention": ("h = embed(x)\nh, _ = attention(h, h, h)" + TAGS, SHARE),
+    "an encoder by name": ("h = encoder(src=embed(x))" + TAGS, SHARE),
+    "a decoder's memory by name": (
+        "m = nn.Transformer.generate_square_subsequent_mask(x.size(1))\n"
+        "h = decoder(tgt=embed(x), memory=embed(x), tgt_mask=m)" + TAGS,
+        SHARE,
+    ),
+    "a softmax by name": (SCORES + "h = torch.softmax(input=scores, dim=-1) @ v" + TAGS, SHARE),
+    "a sum by name": ("h = torch.sum(input=embed(x), dim=1)" + CLASS, COUNTED),
+    "a layer that goes backwards by name": ("h, _ = both(input=embed(x))" + TAGS, BACKWARDS),
     "a mask of scores that are not the least": (
         SCORES + "scores = scores.masked_fill((x == 0)[:, None], 0.0)" + ATTEND + TAGS,
         SHARE,
