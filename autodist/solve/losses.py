@@ -201,7 +201,9 @@ class Losses:
         rounds = frozenset[Region]().union(*(op.region.loops for op in held(operation.inputs[0])))
         steady = all(op.region.loops <= rounds and not op.name.startswith(DRAWING) for op in told)
         numbers = all(kind in (int, type(None)) for each in bounds for kind, _ in each.constants)
-        return bool(bounds) and alike and steady and numbers and any(map(bool, bounds))
+        counting = (op for op in (*told, *filter(None, [cut])) if not op.name.endswith("arange") or len(op.inputs) < 3)
+        of_batch = any(self.plan.counts(op, [each]) is not None for op in counting for each in op.inputs)
+        return any(map(bool, bounds)) and alike and steady and numbers and not of_batch  # `out[torch.arange(size), y]`
 
     def _is_known_to_mix(self, operation: Operation) -> bool:
         """Whether it is told that it computes each sample from all: others work along another axis, for all that is
