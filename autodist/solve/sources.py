@@ -67,15 +67,17 @@ class Sources:
         begun = operation.name.endswith(ZEROS)  # states, ahead of the first step
         places = range(len(told) if begun or operation in self.steps else 1)
         found = (at for at in places if sizes.key(told[at]) in self.rows)
-        return next((at for at in found if viewed or within or self._may_count(told[at], operation, len(told))), None)
+        return next((at for at in found if viewed or within or self._may_count(told, at, operation)), None)
 
-    def _may_count(self, size: Value, operation: Operation, axes: int) -> bool:
+    def _may_count(self, told: Row[Value], at: int, operation: Operation) -> bool:
         """Whether a number that is as large as a batch may be its number of samples, by how it is written: the size of
-        a vector, `torch.ones(8)`, and one that has a name where the batch's has none, are of something else."""
+        a vector, `torch.ones(8)`, or of a row, `torch.ones(1, 8)`, and one that has a name where the batch's has none,
+        are of something else."""
+        size, axes = told[at], len(told)
         if size.operations:
             return True
         if any(isinstance(each, ast.Constant) and each.value == size.constant for each in ast.walk(operation.node)):
-            return axes > 1
+            return axes > (2 if at else 1)
         written = [argument(each.node, "batch_size", 1) for each in self.training if isinstance(each.node, ast.Call)]
         return not written or not all(isinstance(each, ast.Constant) for each in written)
 

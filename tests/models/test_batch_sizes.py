@@ -475,3 +475,41 @@ for (x,) in loader:
     text, said = converted(tmp_path, script)
     assert "int(real.nelement() / (size // dist.get_world_size()))" in text
     assert "rounded for each rank" not in said
+
+
+AS_LONG = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=4, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x {made}), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "* torch.ones(1, 4)",
+        "* torch.full((1, 4), 2.0)",
+        "+ torch.zeros((1, 4))",
+        "* torch.linspace(0, 1, 4).view(1, 4)",
+        "* torch.ones(4)",
+    ],
+)
+def test_a_row_that_is_as_long_as_a_batch_is_large(tmp_path: Path, made: str) -> None:
+    """It was taken for the samples, and the script refused."""
+    code, said = converted(tmp_path, AS_LONG.format(made=made))
+    assert made in code and "AD906" not in said and "AD60" not in said
+
+
+@pytest.mark.parametrize("made", ["* torch.ones(4, 4)", "* torch.ones(4, 1)", "+ torch.zeros((4, 4))"])
+def test_a_table_that_has_a_row_for_each_sample(tmp_path: Path, made: str) -> None:
+    code, said = converted(tmp_path, AS_LONG.format(made=made))
+    assert made.replace("(4", "(4 // dist.get_world_size()", 1) in code and "AD906" not in said
