@@ -208,6 +208,11 @@ class Reading:
         """Whether the loop around an operation goes over a rank's samples, one by one."""
         return any(each.kind == "loop" and self._is_over_samples(each) for each in operation.region.around())
 
+    def _goes_by_sample(self, operation: Operation) -> bool:
+        """The same of the innermost loop: what one within it computes may begin anew with each sample."""
+        loop = next((each for each in operation.region.around() if each.kind == "loop"), None)
+        return loop is not None and self._is_over_samples(loop)
+
     def _is_over_samples(self, loop: Region) -> bool:
         if loop in self._plan.rounds:
             return True

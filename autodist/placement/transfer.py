@@ -142,6 +142,7 @@ def transfer(operation: Operation, call: Call) -> Placement:
     return piecewise(result) if pieces else result
 
 
+OF_OTHERS = "one sample meets what is computed of others"
 PAIRWISE = frozenset("same linear elementwise add multiply divide view".split())
 """Classes of operations that leave the samples where they are that have been combined with each other."""
 DIVIDED = frozenset("same linear add divide reduction view flatten squeeze unsqueeze container".split())
@@ -163,7 +164,7 @@ def _of_each(operation: Operation, call: Call) -> Placement:
         return call.apart("the pieces of a rank have other samples than those of one process")
     for each in call.operands:
         if not isinstance(each.placement, (Each, Replicate)):
-            return call.apart("one sample meets what is computed of others")
+            return call.apart(OF_OTHERS)
     return max(samples, key=lambda each: (bool(each.over), each.loop.startswith(PARTS)))
 
 

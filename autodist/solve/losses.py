@@ -22,6 +22,7 @@ from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
 from autodist.placement.samples import COUNTING, OF_TIME
 from autodist.placement.sizes import AGAIN, OF_ALL_NUMBERS
+from autodist.placement.transfer import OF_OTHERS
 from autodist.program import SAMPLE, Operation, Program, Region, closure, held, joined
 from autodist.solve.sizes import as_slice, first_key, first_slice
 from autodist.solve.steps import given, is_constant, steps_of
@@ -185,7 +186,10 @@ class Losses:
             return told and all(known) and self._takes_told_places(operation)
         if reason == AGAIN and operation.name.endswith("randperm"):
             return False  # which samples it takes is drawn
-        return reason in CERTAIN or reason in OF_PARTS and any(map(self._is_part, given(operation)))
+        parts = [each for each in given(operation) if self._is_part(each)]
+        if reason == OF_OTHERS:  # `count += 1` of the samples before it
+            return any(each in self._program.cyclic and each.region.loops & operation.region.loops for each in parts)
+        return reason in CERTAIN or reason in OF_PARTS and bool(parts)
 
     def _takes_told_places(self, operation: Operation) -> bool:
         """Whether it takes the same samples of a rank whenever it takes some of them: `x[0]`, `x[2:4]`, `x[places]`"""

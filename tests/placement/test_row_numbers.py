@@ -302,3 +302,38 @@ def test_losses_that_numbers_decide_over_with_rows_of_all_ranks(tmp_path: Path, 
     before = ONE_BY_ONE.format(loss=loss)
     assert "RowsOfAllRanks" in conftest.converted(tmp_path, before)[0]
     assert conftest.differences(tmp_path, zygote, before) is None
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "w = 1.0\n        " + EACH + "loss += w * criterion(out[i], y[i])\n            w *= 0.5",
+        "w = 1.0\n        " + EACH + "w = w / 2\n            loss += w * criterion(out[i], y[i])",
+        "w = 1.0\n        for o, t in zip(out, y):\n            loss += w * criterion(o, t)\n            w = 0.9 * w",
+        "k = 0\n        " + EACH + "k += 1\n            loss += k * criterion(out[i], y[i])",
+        "k = 0\n        for o, t in zip(out, y):\n            k = k + 1\n            loss += criterion(o, t) / k",
+        "k = 0\n        for o, t in zip(out, y):\n            loss += criterion(o, t) * 0.9**k\n            k += 1",
+    ],
+)
+def test_losses_that_go_by_what_a_loop_carries_from_row_to_row(tmp_path: Path, loss: str) -> None:
+    """They were silent: a row has another number in the batch of one process."""
+    code, said = conftest.converted(tmp_path, ONE_BY_ONE.format(loss=loss))
+    assert "RowsOfAllRanks" in code or "AD602" in said or "AD601 the loss is computed from" in said
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "k = 0\n        for o, t in zip(out, y):\n            loss += criterion(o, t)\n            k += 1\n        loss = loss / k",
+        "k = 1\n        for _ in range(3):\n            k *= 2\n        loss = k * criterion(out, y)",
+        "w = 1.0\n        for layer in model.parameters():\n            w *= 0.5\n            loss = loss + w * layer.pow(2).sum()\n"
+        + "        loss = loss + criterion(out, y)",
+        "for o, t in zip(out, y):\n            w = 1.0\n            for _ in range(2):\n                w *= 0.5\n"
+        + "            loss += w * criterion(o, t)\n        loss = loss / len(y)",
+    ],
+)
+def test_what_loops_carry_that_is_no_number_of_a_row(tmp_path: Path, zygote: Zygote, loss: str) -> None:
+    before = ONE_BY_ONE.format(loss=loss)
+    code, said = conftest.converted(tmp_path, before)
+    assert "AD602" not in said and "RowsOfAllRanks" not in code
+    assert conftest.differences(tmp_path, zygote, before) is None
