@@ -236,7 +236,8 @@ class Runs:
         program = self._traced
         if not program.complete:
             return True
-        rows = self.sources(program, frozenset(), frozenset()).rows
+        given = self.sources(program, frozenset(), frozenset())
+        rows = given.rows if given.batches else frozenset()  # of all of the data, a number may be written down
         made = program.at(call).operations
         learnt = not made or not made.isdisjoint(steps_of(program).reaching)
         return learnt and (not rows or key(program.at(size)) in rows)

@@ -137,8 +137,8 @@ class KeptGradients:
         if isinstance(parent, ast.Call) and parent.func is not node:
             called = self._program.at(parent.func).things
             entered = any(getattr(thing, "node", None) in self._functions for thing in called)
-            made = self._program.made_at.get(parent)
-            return not entered and (made is None or any(map(_stores, made)))
+            made, given = self._program.made_at.get(parent), self._program.at(node).operations
+            return not entered and (made is None or any(_stores(each) and given & each.given for each in made))
         if isinstance(parent, (ast.Return, ast.Lambda)):
             return (parent if isinstance(parent, ast.Lambda) else source.function(node)) in self._called_back
         if isinstance(parent, (ast.Assign, ast.AnnAssign)):
