@@ -324,10 +324,11 @@ def test_losses_that_go_by_what_a_loop_carries_from_row_to_row(tmp_path: Path, l
 @pytest.mark.parametrize(
     "loss",
     [
-        "k = 0\n        for o, t in zip(out, y):\n            loss += criterion(o, t)\n            k += 1\n        loss = loss / k",
+        "k = 0\n        for o, t in zip(out, y):\n            loss += criterion(o, t)\n            k += 1\n        "
+        + "loss = loss / k",
         "k = 1\n        for _ in range(3):\n            k *= 2\n        loss = k * criterion(out, y)",
-        "w = 1.0\n        for layer in model.parameters():\n            w *= 0.5\n            loss = loss + w * layer.pow(2).sum()\n"
-        + "        loss = loss + criterion(out, y)",
+        "w = 1.0\n        for layer in model.parameters():\n            w *= 0.5\n            "
+        + "loss = loss + w * layer.pow(2).sum()\n        loss = loss + criterion(out, y)",
         "for o, t in zip(out, y):\n            w = 1.0\n            for _ in range(2):\n                w *= 0.5\n"
         + "            loss += w * criterion(o, t)\n        loss = loss / len(y)",
     ],
