@@ -123,8 +123,8 @@ def loss_concerns(run: Interpreter, losses: Losses | None) -> Iterator[Concern]:
     if run.plan.wholes is not None:  # batches that are cut by hand, of which values know the axis
         lost = [(each, reason) for each, reason in lost if reason not in ALONG]
     for operation, reason in lost[:1]:
-        written = isinstance(operation.node, (ast.expr, ast.AugAssign))
-        code = shortened(operation.source.code(operation.node)) if written else ""
+        node = operation.node
+        code = shortened(operation.source.code(node)) if isinstance(node, (ast.expr, ast.AugAssign)) else ""
         so = ": if so," if reason in UNSURE else ", so that"
         message = f"{code}: {reason}{so} results differ from those of one process"
         yield Concern("AD602", operation.source, operation.node, message, Severity.WARNING)
