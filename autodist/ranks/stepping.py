@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Value, held
-from autodist.ranks.reading import Ranks, contained
+from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Value, closure, held
+from autodist.ranks.reading import GRADIENTS, JOINED, Ranks, contained
 from autodist.rule import Severity
 from autodist.script import Concern
 from autodist.solve.parameters import Parameters, union
 from autodist.solve.steps import steps_of
-from autodist.source import all_of, shortened
+from autodist.source import all_of, last_name, shortened
 from autodist.trace.objects import ordered_modules
 from autodist.trace.things import Object
 
@@ -122,20 +122,15 @@ def averaging(ranks: Ranks) -> Iterator[Concern]:
 
 def leaving_out(ranks: Ranks) -> Iterator[Concern]:
     """Models and tensors that optimizers step by gradients of a rank's own samples, which nothing averages."""
-    if not _trains_on_shares(ranks) or any(BY_HAND.search(each.text) for each in ranks.sources):
+    if not _trains_on_shares(ranks) or any(BY_HAND.search(each.text) for each in ranks.sources) or _sees_to_it(ranks):
         return
-    collectives = (each for each in ranks.program.operations if ranks.catalog.has(each.name, "collective"))
-    if any(OF_WEIGHTS.search(each.source.code(each.source.statement(each.node))) for each in collectives):
-        return
-    told = {wrapper.node for wrapper in ranks.wrappers()} | {e.node for e in ranks.program.operations if _shards(e)}
+    shards = [each for each in ranks.program.operations if each.name in SHARDS]
+    wrappers = [*ranks.wrappers()]
     written = (each for source in ranks.sources for each in all_of(source.tree, ast.Call))
-    if any(
-        getattr(each.func, "attr", getattr(each.func, "id", "")) in WRAPPING and each not in told for each in written
-    ):
+    if any(last_name(each.func) in WRAPPING for each in {*written} - {each.node for each in (*wrappers, *shards)}):
         return  # where it is not followed
     found = Parameters(ranks.program)
-    given = [each.argument("module", 0) for each in ranks.wrappers()]
-    given += [each.inputs[0] for each in ranks.program.operations if _shards(each) and each.inputs]
+    given = [*(each.argument("module", 0) for each in wrappers), *(part for each in shards for part in each.inputs[:1])]
     wrapped = union(found.parameters(each) for value in given if value is not None for each in ordered_modules(value))
     for optimizer in (each.operation for each in ranks.program.of("make") if _is_optimizer(each.operation)):
         for name in _alone(optimizer, wrapped, found, ranks):
@@ -155,8 +150,20 @@ def _trains_on_shares(ranks: Ranks) -> bool:
     return bool(batches) and all(ranks.is_shared(each.owner) for each in batches)
 
 
-def _shards(operation: Operation) -> bool:
-    return operation.name in SHARDS
+def _sees_to_it(ranks: Ranks) -> bool:
+    """Whether a collective, or code that is not followed, is given gradients, or what is trained."""
+    operations = ranks.program.operations
+    collectives = [each for each in operations if ranks.catalog.has(each.name, "collective")]
+    if any(OF_WEIGHTS.search(each.source.code(each.source.statement(each.node))) for each in collectives):
+        return True
+    learnt = [each for each in operations if each.name in GRADIENTS or each.name.endswith(PARAMETERS)]
+    reached = closure(learnt, ranks.program.users.__getitem__)
+    return any(each.name.startswith(JOINED) and not _is_optimizer(each) or _is_unknown(each, ranks) for each in reached)
+
+
+def _is_unknown(operation: Operation, ranks: Ranks) -> bool:
+    known = operation.name.startswith(("torch.", "object.", "operator.", "copy.")) or "." not in operation.name
+    return operation.name == "callback" or not known and not ranks.catalog.knows(operation.name)
 
 
 def _alone(optimizer: Operation, wrapped: int, parameters: Parameters, ranks: Ranks) -> Iterator[str]:
@@ -166,20 +173,18 @@ def _alone(optimizer: Operation, wrapped: int, parameters: Parameters, ranks: Ra
     for each in sorted(given, key=lambda op: op.number):
         code = shortened(each.source.code(each.node)) if isinstance(each.node, ast.expr) else ""
         if each.name.endswith(PARAMETERS) and isinstance(each.owner, Object):
-            if parameters.parameters(each.owner) & ~wrapped and not _is_handed_on(each.owner, ranks):
+            if parameters.parameters(each.owner) & ~wrapped and not _are_handed_on(
+                {each.owner, optimizer.owner}, ranks
+            ):
                 yield code
         elif each in steps_of(ranks.program).stepped:
             yield code
 
 
-def _is_handed_on(module: Object, ranks: Ranks) -> bool:
-    """Whether something that is not known is given a module, and gives something back for it."""
-    for each in ranks.program.operations:
-        known = each.name.startswith(("torch.", "object.", "operator.", "builtins.", "copy.", "getitem", "store"))
-        if not known and any(module in one.things for part in each.operands for one in contained(part)):
-            if not isinstance(each.source.parents.get(each.node), ast.Expr):
-                return True
-    return False
+def _are_handed_on(things: set[Any], ranks: Ranks) -> bool:
+    """Whether code that is not followed is given a model or an optimizer."""
+    unknown = (each for each in ranks.program.operations if _is_unknown(each, ranks))
+    return any(things & one.things for each in unknown for part in each.operands for one in contained(part))
 
 
 def _given(operation: Operation) -> list[Operation]:

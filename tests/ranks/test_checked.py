@@ -574,6 +574,17 @@ def test_what_no_wrapper_averages(made: str, forward: str) -> None:
     assert "AD419" in codes(SCRIPT.replace(WRAPPED, made).replace("model(x), y)", f"{forward}, y)"))
 
 
+BARE = "model = net\n" + WRAPPED.splitlines()[1] + "\n"
+BACKWARD = "        loss.backward()\n        "
+TOGETHER = (
+    BACKWARD + "buffer = torch.cat([p.grad.flatten() for p in model.parameters()])\n        dist.all_reduce(buffer)\n"
+)
+LISTED = BACKWARD + "found = [p.grad for p in model.parameters()]\n        dist.all_reduce_coalesced(found)\n"
+TURNED = BACKWARD + "v = nn.utils.parameters_to_vector(model.parameters())\n        dist.all_reduce(v)\n"
+STEPPED = BACKWARD + "for q in model.parameters():\n            t = q.data\n            dist.all_reduce(t)\n"
+GIVEN = BACKWARD + "lib.averaged([*model.parameters()])\n"
+
+
 @pytest.mark.parametrize(
     ("made", "forward", "step"),
     [
@@ -585,8 +596,12 @@ def test_what_no_wrapper_averages(made: str, forward: str) -> None:
             "",
         ),
         ("model = net\nif world_size > 1:\n    model = DDP(net)\n" + WRAPPED.splitlines()[1] + "\n", "model(x)", ""),
-        ("model = net\n" + WRAPPED.splitlines()[1] + "\n", "model(x)", AVERAGING),
+        (BARE, "model(x)", AVERAGING),
         (f"import lib\nmodel = lib.prepared(net)\n{WRAPPED.splitlines()[1]}\n", "model(x)", ""),
+        *((BARE, "model(x)", step) for step in (TOGETHER, LISTED, TURNED, STEPPED)),
+        ("import lib\n" + BARE, "model(x)", GIVEN),
+        ("import lib\n" + BARE + "lib.attach(net)\n", "model(x)", ""),
+        ("import lib\n" + BARE + "optimizer = lib.Distributed(optimizer)\n", "model(x)", ""),
         ("model = net\nnet.weight.register_hook(print)\n" + WRAPPED.splitlines()[1] + "\n", "model(x)", ""),
     ],
 )
