@@ -40,6 +40,8 @@ WIDER = frozenset(["bidirectional", "proj_size"])
 """The options by which a recurrent layer gives more or fewer numbers than it is told."""
 SETTINGS = frozenset("dim axis size generator device dtype".split())
 """Arguments that no numbers are computed with."""
+NAMES = (("input", "src", "query", "tgt", "x", "tensor"), ("memory", "key", "tgt", "target", "other"))
+"""What the first two arguments are called where they are given by name."""
 WITH_AXES = frozenset("permute transpose movedim flatten squeeze unsqueeze".split())
 
 
@@ -65,6 +67,18 @@ def bounds(key: Value) -> list[object]:
     key."""
     cut = key.operation
     return [each.constant for each in cut.inputs] if cut is not None and cut.name == "builtins.slice" else []
+
+
+def goes_forward(key: Value) -> bool:
+    """Whether it is a slice that does not begin from the end."""
+    told = bounds(key)
+    return bool(told) and not (isinstance(told[0], int) and told[0] < 0) and told[2] in (None, 1)
+
+
+def given_first(operation: Operation, place: int = 0) -> Value:
+    """One of the first two arguments of an operation: `F.pad(input=x, pad=(1, 0))`"""
+    named = (operation.keywords[each] for each in NAMES[place] if each in operation.keywords)
+    return operation.inputs[place] if len(operation.inputs) > place else next(named, Value())
 
 
 def is_repeated(thing: object, value: Value) -> bool:

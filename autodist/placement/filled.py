@@ -243,6 +243,13 @@ def is_rest(operation: Operation) -> bool:
     return bool(counts) and all(each.name == "operator.sub" for each in counts)
 
 
+def pads_left(operation: Operation) -> bool:
+    """`F.pad(x, (k - 1, 0))`, ahead of a convolution that looks back alone"""
+    amounts = operation.argument("pad", 1)
+    told = arguments.parts(amounts) if amounts is not None else None
+    return told is not None and len(told) == 2 and told[1].constant == 0
+
+
 def _ends_early(key: Value) -> bool:
     """`x[:, :-1]`"""
     bounds = arguments.bounds(key)

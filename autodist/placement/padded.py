@@ -13,7 +13,7 @@ from dataclasses import replace
 from autodist.catalog import Catalog
 from autodist.operations import Operation as Known
 from autodist.operations import Table
-from autodist.placement import arguments
+from autodist.placement import arguments, filled
 from autodist.placement.call import OTHER_SIZE, Operand
 from autodist.placement.filled import ALIKE, ANYTHING, KEEPING, MASKS, Filled, is_hidden, is_set, is_zero, short
 from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, is_paired
@@ -37,7 +37,7 @@ UNTOLD = "cannot tell"
 REASONS = frozenset([COUNTED, BACKWARDS, STATE, LAST, SHARE, REACHES, STATISTIC, LENGTH, UNTOLD])
 MERGED = "words behind words"
 """The order of words whose axis is one with that of the samples."""
-LOOKED_AT = frozenset("view filter batch_statistic sequence loss sample_loss whole".split())
+LOOKED_AT = frozenset("view filter concatenate batch_statistic sequence loss sample_loss whole".split())
 """Classes of operations that are judged although they seem to leave each word apart."""
 NUMBERWISE = frozenset("same linear elementwise add multiply divide random_like container".split())
 COMPUTING = ("operator.", "builtins.", "math.")
@@ -47,8 +47,6 @@ LISTED = ("tensor", "LongTensor", "FloatTensor", "as_tensor", "array")
 OF_WORDS = (".last_hidden_state", ".encoder_last_hidden_state")
 """What models of libraries give for each word."""
 RECURRENT = frozenset(["LSTM", "GRU", "RNN"])
-NAMES = (("input", "src", "query", "tgt", "x", "tensor"), ("memory", "key", "tgt", "target", "other"))
-"""What the first two arguments are called where they are given by name."""
 
 
 def propagate_padding(
@@ -78,12 +76,14 @@ class Padded(Propagation):
         placement, sizes = super()._shared(operation)
         if placement is None or operation.name in arguments.SHAPES:
             return placement, sizes
-        lying = [each for each in map(self._operand, operation.operands) if each is not None]
+        known = self._table.find(operation.name)
+        joins = known is not None and known.cls == "concatenate"
+        given = arguments.operands(operation, known) if known is not None and joins else operation.operands
+        lying = [each for each in map(self._operand, given) if each is not None]
         lost = next((each for each in lying if isinstance(each, PerRank)), None)
         if lost is not None:
             kept = isinstance(placement, (Shard, Each)) or operation.is_tensor and placement == Replicate()
             return lost if kept and lost.reason in REASONS else placement, sizes
-        known = self._table.find(operation.name)
         if not any(isinstance(each, (Shard, Each)) for each in lying):
             return self._of_sizes(operation, known, placement, lying), sizes
         told = operation.name == "getitem" and len(operation.inputs) > 1
@@ -114,12 +114,12 @@ class Padded(Propagation):
         if not lengths or isinstance(placement, Replicate):
             return Replicate() if isinstance(placement, Shard) else placement
         fill = operation.argument("fill_value", 1 + operation.name.startswith("torch.Tensor."))
-        filled = short(operation) == "full" and fill is not None and isinstance(self._operand(fill), Partial)
-        if not filled and (known is None or known.cls not in NUMBERWISE and not operation.name.startswith(COMPUTING)):
+        fills = short(operation) == "full" and fill is not None and isinstance(self._operand(fill), Partial)
+        if not fills and (known is None or known.cls not in NUMBERWISE and not operation.name.startswith(COMPUTING)):
             return placement if isinstance(placement, (Partial, Each)) else Replicate()
         others = (e for e in operation.given if self._found.of.get(e) == Replicate() and not self._is_size(e))
         data = any(self._plan.placed.keys() & closure([each], lambda op: op.given) for each in others)
-        return PerRank(operation.name, LENGTH) if data or filled else lengths[0]
+        return PerRank(operation.name, LENGTH) if data or fills else lengths[0]
 
     def _is_size(self, operation: Operation) -> bool:
         """Whether it is computed of sizes alone: `b` of `b, t = x.shape`"""
@@ -157,13 +157,12 @@ class Padded(Propagation):
 
     def _goes_across(self, operation: Operation, known: Known) -> bool:
         """Whether words that attend meet, of what has a number for each of them and each that they attend to."""
-        first = _given(operation)
+        first = arguments.given_first(operation)
         lying, sizes = self._operand(first), self._found.size(first)
         if known.cls not in ("reduction", "scan") or not isinstance(lying, Shard) or not sizes:
             return False
         other = len(sizes) - 2 if lying.axis == len(sizes) - 1 else len(sizes) - 1
-        axes = replace(arguments.call(operation, known), operands=(Operand(lying, sizes),), parameters=known.parameters)
-        return other in axes.axes() and self._is_paired(first)
+        return other in self._works_along(operation, known, Operand(lying, sizes)) and self._is_paired(first)
 
     def _library(self, operation: Operation) -> Placement:
         """Code that is not followed, which may be told where the padding is."""
@@ -185,7 +184,7 @@ class Padded(Propagation):
         return any(isinstance(self._found.of.get(each), Each) and each.region.loops - loops for each in words)
 
     def _holds(self, operation: Operation, place: int = 0) -> object:
-        return self._content.of(_given(operation, place))
+        return self._content.of(arguments.given_first(operation, place))
 
     def _tells_words(self, value: Value) -> bool:
         """Whether it says which words to take by how many there are: `torch.arange(x.shape[1])`"""
@@ -273,7 +272,7 @@ class Padded(Propagation):
             if each.constant is Ellipsis:
                 sizes, rest = self._found.size(base), [e for e in keys if e is not each]
                 if sizes is None:  # `labels[..., 1:]`, whatever the last axis is
-                    forward = all(_goes_forward(e) for e in rest if e.constant is not None)
+                    forward = all(arguments.goes_forward(e) for e in rest if e.constant is not None)
                     return lying if forward else self._untold(operation)
                 axis = len(sizes) - sum(e.constant is not None for e in rest) + axis
                 continue
@@ -291,7 +290,7 @@ class Padded(Propagation):
             return self._of_place(operation, key)
         keys = arguments.keys_of(operation.inputs[1])
         start, stop, _ = (each.constant for each in slices[0].inputs)
-        if not _goes_forward(key):
+        if not arguments.goes_forward(key):
             return PerRank(operation.name, LAST)
         bounds = [self._operand(each) for each in slices[0].inputs[:2] if each.operations]
         if stop == 1 and not start:
@@ -310,7 +309,7 @@ class Padded(Propagation):
         return by if isinstance(by, Each) else self._untold(operation) if self._tells_words(place) else Replicate()
 
     def _first_shard(self, operation: Operation) -> Placement:
-        shard = self._operand(_given(operation))
+        shard = self._operand(arguments.given_first(operation))
         return shard if isinstance(shard, Shard) else self._untold(operation)
 
     # products
@@ -369,7 +368,8 @@ class Padded(Propagation):
     # views
 
     def _judge_view(self, operation: Operation, known: Known, placement: Placement) -> Placement:
-        shard, sizes = self._operand(_given(operation)), self._found.size(_given(operation))
+        first = arguments.given_first(operation)
+        shard, sizes = self._operand(first), self._found.size(first)
         if not isinstance(shard, Shard):
             return placement
         told = arguments.sizes_of(operation, known)
@@ -387,6 +387,23 @@ class Padded(Propagation):
             return Shard(shard.axis)
         return placement if isinstance(placement, Shard) else self._untold(operation)
 
+    def _judge_concatenate(self, operation: Operation, known: Known, placement: Placement) -> Placement:
+        """Words stay words behind what is not filled up, `torch.cat((image, words), 1)`; what comes behind them comes
+        behind their padding."""
+        given = [*arguments.operands(operation, known)]
+        words = [(at, *found) for at, each in enumerate(given) for found in self._sized([each])]
+        if not words:
+            return self._untold(operation)
+        at, shard, sizes = words[0]
+        if self._works_along(operation, known, Operand(shard, sizes or ())) != (shard.axis,):
+            return placement if isinstance(placement, Shard) else self._untold(operation)
+        return Shard(shard.axis) if len(words) == 1 and at == len(given) - 1 else self._untold(operation)
+
+    def _works_along(self, operation: Operation, known: Known, operand: Operand) -> tuple[int, ...]:
+        """The axes of an operand that an operation works along, as far as these are known."""
+        call = replace(arguments.call(operation, known), operands=(operand,), parameters=known.parameters)
+        return call.axes() if operand.sizes else (call.axis,) if isinstance(call.axis, int) else ()
+
     def _judge_flatten(self, operation: Operation, known: Known, placement: Placement) -> Placement:
         first = (*arguments.call(operation, known).named(), 0)[0]
         return Shard(0, order=MERGED) if first == 0 else self._untold(operation)
@@ -398,7 +415,7 @@ class Padded(Propagation):
         if name in ("tril", "triu"):
             return self._number_by_number(operation, placement)
         if name == "scaled_dot_product_attention":
-            return self._transformed(operation, name, self._operand(_given(operation)))
+            return self._transformed(operation, name, self._operand(arguments.given_first(operation)))
         if name == "pad":
             amounts = operation.argument("pad", 1)
             if amounts is None or not any(
@@ -410,8 +427,8 @@ class Padded(Propagation):
             alike = alike and self._holds(operation) == (0 if told is None else self._content.of(told))
             return Replicate() if alike else self._untold(operation)
         if name.lower().startswith("conv") and not name.lower().startswith("convtranspose"):
-            before = [each for each in _given(operation).operations if short(each) == "pad"]
-            causal = bool(before) and all(_pads_left(each) for each in before)
+            before = [each for each in arguments.given_first(operation).operations if short(each) == "pad"]
+            causal = bool(before) and all(filled.pads_left(each) for each in before)
             beyond = getattr(operation.owner, "keywords", {}).get("padding_mode")
             zeros = beyond is None or beyond.constant == "zeros"  # beyond the longest sample as behind the others
             if causal or zeros and is_zero(self._holds(operation)):
@@ -423,7 +440,7 @@ class Padded(Propagation):
         return PerRank(operation.name, STATISTIC) if training else self._first_shard(operation)
 
     def _judge_sequence(self, operation: Operation, known: Known, placement: Placement) -> Placement:
-        first = self._operand(_given(operation))
+        first = self._operand(arguments.given_first(operation))
         name = short(operation)
         if name in RECURRENT:
             told = operation.owner.keywords.get("bidirectional", Value()) if operation.owner is not None else Value()
@@ -434,7 +451,7 @@ class Padded(Propagation):
 
     def _transformed(self, operation: Operation, name: str, first: Placement | None) -> Placement:
         """What is made of words that attend to each other, and to those of another operand."""
-        second = self._operand(_given(operation, 1))
+        second = self._operand(arguments.given_first(operation, 1))
         attended = {"src": first, "tgt": first, "memory": second, "key": second}
         if name == "Transformer":
             attended |= {"tgt": second, "memory": first}
@@ -464,7 +481,7 @@ class Padded(Propagation):
         if short(operation) in ("ctc_loss", "CTCLoss"):  # of each sample by its own length
             told = any(map(self._tells_words, operation.inputs[2:4]))
             return PerRank(operation.name, LENGTH) if told else Replicate()
-        call, both = arguments.call(operation, known), (_given(operation), _given(operation, 1))
+        call, both = arguments.call(operation, known), [arguments.given_first(operation, at) for at in (0, 1)]
         if any(map(self._is_each, both)) and not self._content.leaves_out(operation, known):
             return Each("rows")
         target = self._operand(operation.argument("target", 1) or Value())
@@ -476,22 +493,3 @@ class Padded(Propagation):
         return Replicate() if zeros and call.reduction == "sum" else PerRank(operation.name, COUNTED)
 
     _judge_sample_loss = _judge_loss
-
-
-def _given(operation: Operation, place: int = 0) -> Value:
-    """One of the first two arguments of an operation: `F.pad(input=x, pad=(1, 0))`"""
-    named = (operation.keywords[each] for each in NAMES[place] if each in operation.keywords)
-    return operation.inputs[place] if len(operation.inputs) > place else next(named, Value())
-
-
-def _goes_forward(key: Value) -> bool:
-    """Whether it is a slice that does not begin from the end."""
-    told = arguments.bounds(key)
-    return bool(told) and not (isinstance(told[0], int) and told[0] < 0) and told[2] in (None, 1)
-
-
-def _pads_left(operation: Operation) -> bool:
-    """`F.pad(x, (k - 1, 0))`, ahead of a convolution that looks back alone"""
-    amounts = operation.argument("pad", 1)
-    told = arguments.parts(amounts) if amounts is not None else None
-    return told is not None and len(told) == 2 and told[1].constant == 0

@@ -89,6 +89,8 @@ EACH_WORD = {
     "an encoder by name": "h = encoder(src=embed(x), src_key_padding_mask=x == 0)",
     "a decoder by name": "m = nn.Transformer.generate_square_subsequent_mask(x.size(1))\n"
     "h = decoder(tgt=embed(x), memory=embed(x), tgt_mask=m, memory_key_padding_mask=x.eq(0))",
+    "behind what is first": "h, _ = lstm(torch.cat((embed(x[:, :1]), embed(x)), 1))\nh = h[:, 1:]",
+    "beside each other": "h = nn.Linear(16, 8)(torch.cat([embed(x), table(x)], -1))",
     "a linear layer by name": "h = F.linear(input=embed(x), weight=net.weight)",
 }
 
@@ -123,6 +125,8 @@ DEPENDING = {
         SHARE,
     ),
     "attention": ("h = embed(x)\nh, _ = attention(h, h, h)" + TAGS, SHARE),
+    "words behind words": ("h, _ = lstm(torch.cat([embed(x), embed(x)], 1))\nh = h[:, x.size(1) :]" + TAGS, UNTOLD),
+    "what comes behind words": ("h, _ = lstm(torch.cat([embed(x), embed(x[:, :1])], 1))\nh = h[:, 1:]" + TAGS, UNTOLD),
     "an encoder by name": ("h = encoder(src=embed(x))" + TAGS, SHARE),
     "a decoder's memory by name": (
         "m = nn.Transformer.generate_square_subsequent_mask(x.size(1))\n"
