@@ -39,6 +39,7 @@ NOT = ("invert", "not", "logical_not", "bitwise_not")
 KEEPING_ZERO = frozenset("neg abs relu tanh sin sqrt square gelu silu leaky_relu elu ReLU Tanh GELU SiLU".split())
 """Functions of zero that are zero."""
 KEEPING = frozenset("to float long int bool type type_as half bfloat16 astype contiguous clone setitem".split()) | VIEWS
+TURNING = frozenset("flip fliplr flipud roll linspace logspace".split())
 FILLS = {"zeros": 0, "empty": 0, "ones": 1}
 BEHIND = {"lt": False, "less": False, "ge": True}
 """What the place of a word is, compared with the length of its sample, behind that."""
@@ -241,6 +242,20 @@ def is_rest(operation: Operation) -> bool:
         return False
     counts = operation.inputs[1].operations
     return bool(counts) and all(each.name == "operator.sub" for each in counts)
+
+
+def counts_from_end(operation: Operation, tells: Callable[[Value], bool]) -> bool:
+    """Whether it makes or takes places by how many words there are, which ``tells`` of a value, and not from the first
+    one on: `torch.arange(n - 1, -1, -1)`, `torch.linspace(0, 1, n)`, `places.flip(0)`, `table[-n:]`"""
+    name, given = short(operation), operation.inputs
+    if name == "getitem" and len(given) > 1:
+        slices = [op for key in arguments.keys_of(given[1]) for op in key.operations if op.name == "builtins.slice"]
+        starts = [op for each in slices for op in each.inputs[0].operations if tells(Value(frozenset([op])))]
+        return any(not all(map(tells, op.inputs)) or len(op.inputs) < 2 for op in starts)  # `mask[key - query : key]`
+    if name == "arange":
+        start = operation.keywords.get("start", given[0] if len(given) > 1 else None)
+        return start is not None and tells(start)
+    return name in TURNING and any(map(tells, operation.operands))
 
 
 def pads_left(operation: Operation) -> bool:

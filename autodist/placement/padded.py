@@ -103,6 +103,8 @@ class Padded(Propagation):
         self, operation: Operation, known: Known | None, placement: Placement, lying: list[Placement]
     ) -> Placement:
         """What is computed of no words, but of how long they are: tensors of that size are alike for all words."""
+        if filled.counts_from_end(operation, self._tells_words):
+            return PerRank(operation.name, LENGTH)
         lengths = [each for each in lying if isinstance(each, Partial)]
         model = operation.inputs[0].operations if operation.name.endswith(OF_WORDS) and operation.inputs else ()
         if any(isinstance(self._operand(value), Shard) for each in model for value in each.operands):
@@ -117,14 +119,16 @@ class Padded(Propagation):
         fills = short(operation) == "full" and fill is not None and isinstance(self._operand(fill), Partial)
         if not fills and (known is None or known.cls not in NUMBERWISE and not operation.name.startswith(COMPUTING)):
             return placement if isinstance(placement, (Partial, Each)) else Replicate()
-        others = (e for e in operation.given if self._found.of.get(e) == Replicate() and not self._is_size(e))
+        others = [e for e in operation.given if self._found.of.get(e) == Replicate() and not self._is_size(e)]
         data = any(self._plan.placed.keys() & closure([each], lambda op: op.given) for each in others)
+        data |= any(self._tells_words(Value(frozenset([each]))) for each in others)  # `n - torch.arange(n)`
         return PerRank(operation.name, LENGTH) if data or fills else lengths[0]
 
     def _is_size(self, operation: Operation) -> bool:
         """Whether it is computed of sizes alone: `b` of `b, t = x.shape`"""
         before = {op.name for value in operation.inputs[:1] for op in value.operations}
-        named = operation.name in (*arguments.SHAPES, "builtins.len") or bool(before & {*arguments.SHAPES})
+        parts = operation.name in ("getitem", "iterate") and bool(before & {*arguments.SHAPES})
+        named = operation.name in (*arguments.SHAPES, "builtins.len") or parts
         return named or operation.name.startswith(COMPUTING) and all(map(self._is_size, operation.given))
 
     def _met(self, operation: Operation, known: Known | None, placement: Placement) -> Placement:

@@ -199,7 +199,7 @@ DEPENDING = {
         UNTOLD,
     ),
     "words turned round": ("h, _ = lstm(embed(x).flip(1))" + TAGS, UNTOLD),
-    "words by number": ("h = lstm(embed(x)[:, torch.arange(x.size(1) - 1, -1, -1)])[0]" + TAGS, UNTOLD),
+    "words by number": ("h = lstm(embed(x)[:, torch.arange(x.size(1) - 1, -1, -1)])[0]" + TAGS, LENGTH),
     "labels without their last": (
         "h = embed(x)\nloss = F.cross_entropy(head(h)[:, :-1].transpose(1, 2), y[:, :-1], ignore_index=-100)",
         COUNTED,
@@ -261,3 +261,34 @@ def test_ways_to_fill_samples_up(name: str) -> None:
 def test_every_reason_says_what_to_do() -> None:
     told = {value for name, value in vars(padded).items() if name.isupper() and isinstance(value, str)}
     assert told - WHAT_TO_DO.keys() <= {UNTOLD, padded.MERGED}
+
+
+FROM_END = [
+    "places(torch.arange(n - 1, -1, -1))",
+    "places(torch.arange(end=-1, start=n - 1, step=-1))",
+    "places(n - torch.arange(n))",
+    "places(torch.arange(n).flip(0))",
+    "places.weight[-n:]",
+    "places.weight[64 - n :]",
+    "torch.linspace(0, 1, n)[:, None]",
+    "(torch.arange(n) / n)[:, None]",
+]
+FROM_START = [
+    "places(torch.arange(n))",
+    "places(torch.arange(start=0, end=n))",
+    "places(torch.arange(1, n + 1))",
+    "places.weight[:n]",
+    "places.weight[n - n : n]",
+    "torch.linspace(0, 1, 64)[:n, None]",
+]
+
+
+@pytest.mark.parametrize("made", FROM_END)
+def test_places_that_are_counted_from_the_end(made: str) -> None:
+    """They are others for a rank whose longest sample is shorter; they were silent."""
+    assert reasons(f"n = x.size(1)\nh = embed(x) + {made}{TAGS}") == [LENGTH]
+
+
+@pytest.mark.parametrize("made", FROM_START)
+def test_places_that_are_counted_from_the_start(made: str) -> None:
+    assert not reasons(f"n = x.size(1)\nh = embed(x) + {made}{TAGS}")
