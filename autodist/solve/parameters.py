@@ -19,6 +19,8 @@ WITHOUT_PARAMETERS = (
 )
 """Beginnings of the names of layers that have none."""
 CONTAINERS = ("Module", "Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
+GIVING = ("children", "modules", "named_children", "named_modules")
+"""Methods that give the layers of a model."""
 BIASED = ("Linear", "Conv1d", "Conv2d", "Conv3d")
 COPYING = ("TransformerEncoder", "TransformerDecoder")
 """What copies a module that it is given."""
@@ -86,6 +88,8 @@ class Parameters:
         names = [each.rpartition(".")[2] for each in layer.library_names]
         if layer.cls is not None and layer.cls.find("forward"):
             return 0  # of what a base of a library makes, nothing is known
+        if names and names[0] == "Sequential":
+            return union(map(self._of_library, (*layer.inputs, *layer.keywords.values())))
         if "loss" in layer.roles or not names or names[0] in CONTAINERS or names[0].startswith(WITHOUT_PARAMETERS):
             return 0
         found = self._set_later(layer, "weight")
@@ -94,6 +98,13 @@ class Parameters:
             found |= self._set_later(layer, "bias") if bias is None or bias.constant is not False else 0
         found |= self._bit((layer, BESIDE)) if has_output_beside(layer) else 0
         return found | self._each_of(layer)
+
+    def _of_library(self, value: Value) -> int:
+        """The parameters of layers that a model of a library gives, of which it is not told which they are:
+        `Sequential(*resnet.children())`."""
+        above = closure(value.operations, lambda each: each.given if each.owner is None else ())
+        taken = any(each.name.rpartition(".")[2] in GIVING and isinstance(each.owner, Object) for each in above)
+        return union(map(self._bit, value.operations)) if taken else 0
 
     def _set_later(self, layer: Object, name: str) -> int:
         """A parameter of a layer, or what it was given in its place: `head.weight = table.weight`."""
@@ -120,6 +131,8 @@ class Parameters:
         if is_parameter(op):
             return self._bit(op)
         layer, short = op.owner, op.name.rpartition(".")[2]
+        if op.name == "call" and op.inputs:
+            return self._of_library(op.inputs[0])
         if short in ("getitem", "pooler_output", *AS_ROW) and op.inputs:
             return self._of_output(op, short)
         if not isinstance(layer, Object) or not layer.roles & LAYERS or op.name.endswith(".__init__"):

@@ -387,3 +387,53 @@ def test_a_parameter_that_a_forward_pass_gives(tmp_path: Path, h: str, scale: st
     """The wrapper takes it for unused, and is then told of its gradient: "marked as ready twice"."""
     code, said = converted(tmp_path, GIVEN.format(h=h, scale=scale))
     assert wrapper in code, said
+
+
+TAKEN_APART = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torchvision import models
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        resnet = models.resnet18()
+        {made}
+        self.head = nn.Linear(512, 3)
+
+    def forward(self, x):
+        {forward}
+        return self.head(x.flatten(1))
+
+
+model = Encoder()
+data = TensorDataset(torch.randn(32, 3, 32, 32), torch.randint(3, (32,)))
+optimizer = torch.optim.SGD(model.head.parameters(), lr=0.1)
+for x, y in DataLoader(data, batch_size=8, shuffle=True):
+    model.zero_grad()
+    nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+"""
+BODY = "self.body = nn.Sequential(*list(resnet.children())[:-1])"
+STEM = "self.stem = nn.Sequential(*list(resnet.children())[:1])"
+QUIET = "with torch.no_grad(): x = self.body(x)"
+
+
+@pytest.mark.parametrize(
+    ("made", "forward", "unused"),
+    [
+        (BODY, QUIET, True),
+        ('self.body = nn.Sequential(*[m for n, m in resnet.named_children() if n != "fc"])', QUIET, True),
+        (f"{BODY}; {STEM}", f"s = self.stem(x).mean()\n        {QUIET}\n        x = x + s", True),
+        (BODY, "x = self.body(x)", False),
+        (f"{BODY}; {STEM}", "x = self.body(x) + self.stem(x)", False),
+        ("self.body = nn.ModuleList(list(resnet.children())[:-1])", "for each in self.body: x = each(x)", False),
+    ],
+)
+def test_layers_that_are_taken_out_of_a_model_of_a_library(
+    tmp_path: Path, made: str, forward: str, unused: bool
+) -> None:
+    after, _ = converted(tmp_path, TAKEN_APART.format(made=made, forward=forward))
+    assert ("find_unused_parameters=True" in after) == unused and "DDP(" in after
