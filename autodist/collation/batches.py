@@ -43,7 +43,7 @@ def names(value: Value) -> str:
     pads = [o.node for o in value.origins if isinstance(o, Trimmed) and o.padded and o.node not in loaders]
     if pads:
         return " and ".join(sorted({f"{last_name(each.func)}()" for each in pads if isinstance(each, ast.Call)}))
-    known = dict.fromkeys(map(named, fields(value)))
+    known = sorted(set(map(named, fields(value))))
     return " and ".join(filter(None, known)) or (
         "pack_padded_sequence()" if is_packed(value) else "the loader of graphs"
     )
@@ -51,7 +51,7 @@ def names(value: Value) -> str:
 
 def named(loader: Object) -> str:
     """What the function is called by which a loader makes its batches."""
-    found = dict.fromkeys(map(_name, called(collate_fn(loader) or NOTHING)))
+    found = sorted(set(map(_name, called(collate_fn(loader) or NOTHING))))
     return " and ".join("collate_fn" if name == "<lambda>" else f"{name}()" for name in found)
 
 
