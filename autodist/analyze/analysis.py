@@ -42,7 +42,7 @@ from autodist.script import Concern, Reduction, TrainingScript, Weighed
 from autodist.solve.losses import Losses
 from autodist.solve.passes import PASSES
 from autodist.solve.steps import steps_of
-from autodist.source import Source, shortened
+from autodist.source import Source, shortened, walk
 from autodist.spread import CROSS
 from autodist.tensors import mixing
 from autodist.values import Object
@@ -203,7 +203,7 @@ def _unfollowed(event: Event) -> Concern:
 def _computed_from(event: Event, run: Interpreter) -> set[ast.AST]:
     """What a loss is made of, and what mixed the rows that it is computed from."""
     made = roots(event.node, run, set()) if isinstance(event.node, ast.expr) else set()
-    return {*ast.walk(event.node), *made, *(each.node for each in mixing.mixings(event.value))}
+    return {*walk(event.node), *made, *(each.node for each in mixing.mixings(event.value))}
 
 
 def _nodes(reductions: Iterable[Reduction | Weighed]) -> frozenset[ast.expr]:
@@ -263,10 +263,12 @@ def _modelled(
     dropped = frozenset(s.node for m in models for s in (*m.dropped, *(m.data_parallel if fsdp else ())))
     dropped |= {e.node for e in first.events if e.kind == "wrap" and e.detail.const == "fully_sharded"}
     plan = replace(plan, wraps={} if fsdp else wrap_plan(models), dropped=dropped)
-    second = again(plan)
+    by_hand = is_distributed(first)
+    as_it_is = by_hand and not (plan.wraps or plan.dropped or plan.bare)  # what it does stays as it is
+    planned: Callable[[Plan], Interpreter] = first.under if as_it_is else again
+    second = planned(plan)
     if randomness.sees_all(second):  # as each rank does, its statistics are those of all
         models = [replace(model, batch_norm=False) for model in models]
-    by_hand = is_distributed(first)
     late = () if fsdp and not by_hand else tuple(moved_too_late((model.object for model in models), second))
     if late and not by_hand:
         models, late = placed_when_wrapped(models, second)
@@ -277,11 +279,11 @@ def _modelled(
     summed = () if is_distributed(second) else terms(again.program, second, plan)
     if summed:
         plan = replace(plan, terms=_nodes(summed))
-        second = again(plan)
+        second = planned(plan)
     batch_sizes = batch_size_sites(second, plan)
     shares = (site.node for site in batch_sizes if not is_ahead(site, second))
     plan = replace(plan, divided=frozenset(each for each in shares if isinstance(each, ast.expr)))
-    while pairs and (kept := plan.divided & pairing.wanted_whole(again(plan))):
+    while pairs and (kept := plan.divided & pairing.wanted_whole(planned(plan))):
         batch_sizes = [site for site in batch_sizes if site.node not in kept]
         plan = replace(plan, divided=plan.divided - kept)
     held = shards.guarded_parameters(second, models, rank_zero_statements(second)) if fsdp else []
@@ -292,10 +294,10 @@ def _modelled(
     plan = replace(plan, reduced=single | _nodes(counted))
     second, before, _ = reduced(again, plan, second, training=True)
     plan = replace(plan, reduced=plan.reduced | {each.node for each in before})
-    second = again(plan)
+    second = planned(plan)
     even, joined = ([], ()) if by_hand else whole_losses(again, second, partial(losses, again.program, second, plan))
     plan = replace(plan, weighed=_nodes(even), joined=_nodes(joined))
-    run, reductions, leftover = reduced(again, plan, again(plan))
+    run, reductions, leftover = reduced(again, plan, planned(plan))
     reductions = [*before, *reductions]
     made_global = {place.node for place in reductions}
     even = [each for each in even if not (isinstance(each.node, ast.BinOp) and each.node.right in made_global)]
