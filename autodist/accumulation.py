@@ -10,7 +10,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.models import keys, unwrapped
 from autodist.script import Deferral, Model, Site
 from autodist.solve.learned import learned
-from autodist.source import Source
+from autodist.source import Source, walk
 from autodist.values import NOTHING, Object, of
 
 PURE = (
@@ -67,7 +67,7 @@ def _forward(loop: ast.For | ast.While, event: Event, run: Interpreter) -> ast.s
     passes = [each for each in run.of("forward") if each.grad and loop in {*each.source.ancestors(each.node)}]
     passes += [each for each in run.of("forward") if each.grad and any(call.node in inside for call in each.calls)]
     places = {place for each in passes for place in (each.node, *(c.node for c in each.calls if c.node is not None))}
-    return next((each for each in ahead if not places.isdisjoint(ast.walk(each))), None)
+    return next((each for each in ahead if not places.isdisjoint(walk(each))), None)
 
 
 def _within(kind: str, node: ast.AST, source: Source, run: Interpreter) -> set[ast.AST]:
@@ -93,7 +93,7 @@ def _target(event: Event, loop: ast.AST, run: Interpreter, models: list[Model]) 
         if not isinstance(call, ast.Call) or not forward.grad or loop not in forward.source.ancestors(call):
             continue
         things = [t for t in unwrapped(run.values.get(call.func, NOTHING)) if isinstance(t, Object)]
-        plain = all(isinstance(n, (ast.Name, ast.Attribute, ast.expr_context)) for n in ast.walk(call.func))
+        plain = all(isinstance(n, (ast.Name, ast.Attribute, ast.expr_context)) for n in walk(call.func))
         if plain and things and all(t.key == model.object.key for t in things):
             return forward.source.code(call.func)
     return None
@@ -119,7 +119,7 @@ def _inside(loop: ast.For | ast.While, event: Event, run: Interpreter, first: as
     elif not sharded:
         return None
     between = block[block.index(before) : block.index(condition)]
-    counts = any(isinstance(n, ast.Mod) for n in ast.walk(condition.test))
+    counts = any(isinstance(n, ast.Mod) for n in walk(condition.test))
     if not counts or not _is_same(condition.test, between, source, run):
         return None
     if _reads_gradients(run, condition) or not _only_there(condition, loop, source, run):
@@ -152,19 +152,19 @@ def _condition(step: ast.AST, loop: ast.AST, source: Source) -> ast.If | None:
 
 def _is_same(test: ast.expr, between: list[ast.stmt], source: Source, run: Interpreter) -> bool:
     """Whether a test says the same before some statements as after them, and the same on all ranks."""
-    names = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
-    attributes = {n.attr for n in ast.walk(test) if isinstance(n, ast.Attribute)}
-    for node in ast.walk(test):
+    names = {n.id for n in walk(test) if isinstance(n, ast.Name)}
+    attributes = {n.attr for n in walk(test) if isinstance(n, ast.Attribute)}
+    for node in walk(test):
         counts = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len"
         if not counts and not isinstance(node, PURE):
             return False
         if isinstance(node, ast.expr) and not run.is_alike(node):
             return False
     for statement in between:
-        for node in ast.walk(statement):
+        for node in walk(statement):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in names:
                 return False
-    stored = (n for each in run.project.sources for n in ast.walk(each.tree) if isinstance(n, ast.Attribute))
+    stored = (n for each in run.project.sources for n in walk(each.tree) if isinstance(n, ast.Attribute))
     return not any(n.attr in attributes and isinstance(n.ctx, ast.Store) and not _is_made(n, run) for n in stored)
 
 
@@ -180,7 +180,7 @@ def _is_made(node: ast.Attribute, run: Interpreter) -> bool:
 def _reads_gradients(run: Interpreter, condition: ast.AST) -> bool:
     """Whether the script reads gradients anywhere but under a condition."""
     for source in run.project.sources:
-        for node in ast.walk(source.tree):
+        for node in walk(source.tree):
             if isinstance(node, ast.Attribute) and node.attr == "grad":
                 if condition in source.ancestors(node):
                     continue
@@ -211,10 +211,10 @@ def _ends_with_loader(test: ast.expr, loop: ast.AST) -> bool:
     ends = any(
         isinstance(term, ast.Compare)
         and isinstance(term.ops[0], ast.Eq)
-        and any(isinstance(n, ast.Call) for n in ast.walk(term))
+        and any(isinstance(n, ast.Call) for n in walk(term))
         for term in terms
     )
-    return ends and not any(isinstance(n, LEAVING) for n in ast.walk(loop))
+    return ends and not any(isinstance(n, LEAVING) for n in walk(loop))
 
 
 def _after(loop: ast.For | ast.While, event: Event, run: Interpreter) -> str | None:
@@ -232,7 +232,7 @@ def _after(loop: ast.For | ast.While, event: Event, run: Interpreter) -> str | N
     rest = block[block.index(loop) + 1 :]
     if not any(_within("step", statement, source, run) for statement in rest):
         return None
-    if any(isinstance(n, LEAVING) for n in ast.walk(loop)) or not _is_same(head.args[0], loop.body, source, run):
+    if any(isinstance(n, LEAVING) for n in walk(loop)) or not _is_same(head.args[0], loop.body, source, run):
         return None
     if any(isinstance(n, ast.Name) and n.id == loop.target.id and isinstance(n.ctx, ast.Store) for n in _body(loop)):
         return None
@@ -243,4 +243,4 @@ def _after(loop: ast.For | ast.While, event: Event, run: Interpreter) -> str | N
 
 
 def _body(loop: ast.For) -> Iterator[ast.AST]:
-    return (node for statement in loop.body for node in ast.walk(statement))
+    return (node for statement in loop.body for node in walk(statement))

@@ -11,7 +11,7 @@ from autodist.regions import exclusive
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
 from autodist.solve.learned import learned
-from autodist.source import Source, shortened, stepped_tensor
+from autodist.source import Source, shortened, stepped_tensor, walk
 from autodist.values import NOTHING, Draw, Object, Parameters, Path_, Scope, Thing
 
 KINDS = ("backward", "gradient", "clip", "unscale", "step")
@@ -135,9 +135,7 @@ def _stepped_at(source: Source, node: ast.AST) -> tuple[ast.stmt, str] | None:
     for around in source.ancestors(statement):
         if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             break
-        if isinstance(around, ast.For) and tensor.id in {
-            n.id for n in ast.walk(around.target) if isinstance(n, ast.Name)
-        }:
+        if isinstance(around, ast.For) and tensor.id in {n.id for n in walk(around.target) if isinstance(n, ast.Name)}:
             plain = isinstance(around.target, ast.Name) and isinstance(
                 around.iter, (ast.Name, ast.Attribute, ast.List, ast.Tuple)
             )
@@ -284,7 +282,7 @@ def _expressions(step: Event, run: Interpreter) -> Iterator[tuple[ast.expr, Sour
 def _is_bound_later(name: ast.Name, source: Source, statement: ast.stmt) -> bool:
     """Whether a name is bound by a loop that a statement does not stand in: `for optimizer in optimizers`."""
     for loop in source.ancestors(name):
-        if isinstance(loop, ast.For) and any(getattr(n, "id", "") == name.id for n in ast.walk(loop.target)):
+        if isinstance(loop, ast.For) and any(getattr(n, "id", "") == name.id for n in walk(loop.target)):
             return loop not in source.ancestors(statement)
     return False
 

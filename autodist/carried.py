@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 from operator import ne
 
-from autodist.source import Source, told_once
+from autodist.source import Source, told_once, walk
 
 KEEPING = frozenset(["requires_grad_", "detach_", "share_memory_", "squeeze_", "t_", "coalesce_"])
 """What changes no number, though its name ends like what does."""
@@ -80,7 +80,7 @@ def is_counted_at_once(start: ast.expr, source: Source) -> bool:
         return False
     name = ast.unparse(around.targets[0])
     home = next((each for each in source.ancestors(around) if isinstance(each, ast.ClassDef)), None)
-    for each in ast.walk(home) if home is not None else ():
+    for each in walk(home) if home is not None else ():
         if isinstance(each, ast.Assign) and isinstance(each.value, ast.ListComp) and len(each.value.generators) == 1:
             over = each.value.generators[0].iter
             zipped = isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id == "zip"
@@ -132,7 +132,7 @@ def fills(statement: ast.stmt, name: str) -> bool:
     while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr.endswith("_"):
         inner = inner.func.value
     inner = _root(inner) or inner
-    mentions = [each for each in ast.walk(call) if isinstance(each, ast.Name) and each.id == name]
+    mentions = [each for each in walk(call) if isinstance(each, ast.Name) and each.id == name]
     return isinstance(inner, ast.Name) and inner.id == name and len(mentions) == 1
 
 
@@ -147,14 +147,14 @@ def _reads(node: ast.expr, target: ast.Name | ast.Attribute) -> bool:
     wanted = ast.unparse(target)
     return any(
         isinstance(each, (ast.Name, ast.Attribute)) and ast.unparse(each) == wanted
-        for each in ast.walk(node)
+        for each in walk(node)
         if isinstance(each, type(target))
     )
 
 
 def buffers(definitions: Iterator[ast.ClassDef]) -> frozenset[str]:
     """The names that classes give to `register_buffer`."""
-    calls = (each for definition in definitions for each in ast.walk(definition) if isinstance(each, ast.Call))
+    calls = (each for definition in definitions for each in walk(definition) if isinstance(each, ast.Call))
     return frozenset(
         call.args[0].value
         for call in calls

@@ -96,19 +96,19 @@ def undecided(libraries: frozenset[str], run: Interpreter) -> frozenset[str]:
 def _said_by(asked: ast.AST, source: Source) -> set[ast.AST]:
     """All that a condition is computed from in its function, by the names of variables."""
     home = source.home(asked)
-    bound = [each for each in ast.walk(home) if isinstance(each, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For))]
-    found, fresh = set[ast.AST](), set(ast.walk(asked))
+    bound = [each for each in walk(home) if isinstance(each, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For))]
+    found, fresh = set[ast.AST](), set(walk(asked))
     while fresh:
         found |= fresh
         names = {each.id for each in fresh if isinstance(each, ast.Name)}
         made = (_made(each) for each in bound if any(name in names for name in _targets(each)))
-        fresh = {node for each in made if each is not None for node in ast.walk(each)} - found
+        fresh = {node for each in made if each is not None for node in walk(each)} - found
     return found
 
 
 def _targets(bound: ast.stmt) -> Iterator[str]:
     targets = bound.targets if isinstance(bound, ast.Assign) else [getattr(bound, "target", bound)]
-    yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
+    yield from (each.id for target in targets for each in walk(target) if isinstance(each, ast.Name))
 
 
 def _made(bound: ast.stmt) -> ast.expr | None:
@@ -185,7 +185,7 @@ def _goes_by_length(sizes: list[ast.expr], source: Source, run: Interpreter) -> 
     """Whether a loop is run so often as `y.size(1)` says, of a batch that a rank may have padded to another length than
     others have."""
     told: list[ast.AST] = [each for each in sizes if not isinstance(run.values.get(each, NOTHING).const, int)]
-    names = [each for size in told for each in ast.walk(size) if isinstance(each, ast.Name)]
+    names = [each for size in told for each in walk(size) if isinstance(each, ast.Name)]
     bound = [source.statement(stored) for name in names for stored in source.stores(name)]
     told += [each.value for each in bound if isinstance(each, ast.Assign)]
     return any(_is_given(name, source) for name in names) or any(map(_asks_for_size, told))
@@ -195,8 +195,8 @@ def _is_given(name: ast.Name, source: Source) -> bool:
     """Whether a name is that of a parameter."""
     home = source.home(name)
     spec = home.args if isinstance(home, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
-    return spec is not None and any(isinstance(each, ast.arg) and each.arg == name.id for each in ast.walk(spec))
+    return spec is not None and any(isinstance(each, ast.arg) and each.arg == name.id for each in walk(spec))
 
 
 def _asks_for_size(node: ast.AST) -> bool:
-    return any(last_name(each) in ("len", "shape", "size") for each in ast.walk(node))
+    return any(last_name(each) in ("len", "shape", "size") for each in walk(node))

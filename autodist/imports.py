@@ -10,7 +10,7 @@ from functools import cached_property
 
 from autodist.edits import AddImport, Edit
 from autodist.lossless import prelude
-from autodist.source import Source
+from autodist.source import Source, walk
 
 _Import = ast.Import | ast.ImportFrom
 Name = tuple[str, tuple[Edit, ...]]
@@ -112,7 +112,7 @@ class Importer:
         """What each name of the file may mean, in any scope: the paths of imports, and None for all else."""
         meanings: dict[str, set[str | None]] = defaultdict(set)
         loaded: set[str] = set()
-        for node in ast.walk(self._source.tree):
+        for node in walk(self._source.tree):
             if isinstance(node, _Import):
                 for local, meaning, _ in _bindings(node):
                     meanings[local].add(meaning)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from autodist.interpreter import Event, Interpreter
 from autodist.project import Project
 from autodist.script import Launcher, LauncherOption, Site
-from autodist.source import Source, last_name
+from autodist.source import Source, last_name, walk
 from autodist.spread import RANK
 from autodist.values import NOTHING, Function
 
@@ -60,7 +60,7 @@ def _composed(project: Project, workers: list[Function]) -> Iterator[Site]:
     """`args.rank = args.nr * args.gpus + gpu`: a worker that computes its rank from its number on the node."""
     names = {f.node.args.args[0].arg for f in workers if f.node.args.args}
     for source in project.sources:
-        for node in ast.walk(source.tree):
+        for node in walk(source.tree):
             if (
                 isinstance(node, ast.Assign)
                 and isinstance(node.value, ast.BinOp)
@@ -108,7 +108,7 @@ def _roots(node: ast.expr, source: Source, project: Project, depth: int) -> Iter
         assigned_to = [
             Site(each, statement.value)
             for each in project.sources
-            for statement in ast.walk(each.tree)
+            for statement in walk(each.tree)
             if isinstance(statement, ast.Assign)
             and any(isinstance(t, ast.Attribute) and t.attr == node.attr for t in statement.targets)
         ]
@@ -122,7 +122,7 @@ def _is_name(node: ast.expr) -> bool:
 
 
 def _is_environment(node: ast.expr) -> bool:
-    return any(isinstance(n, ast.Attribute) and n.attr in ("environ", "getenv") for n in ast.walk(node))
+    return any(isinstance(n, ast.Attribute) and n.attr in ("environ", "getenv") for n in walk(node))
 
 
 def _assigned(scope: ast.AST, name: str) -> Iterator[ast.expr]:
@@ -139,7 +139,7 @@ def _assigned(scope: ast.AST, name: str) -> Iterator[ast.expr]:
 def _given(function: str, name: str, index: int, project: Project) -> Iterator[tuple[ast.expr, Source]]:
     """What calls of a function pass for a parameter, a launcher's among them."""
     for source in project.sources:
-        for node in ast.walk(source.tree):
+        for node in walk(source.tree):
             if not isinstance(node, ast.Call):
                 continue
             if last_name(node.func) == function:
@@ -156,7 +156,7 @@ def _size_options(project: Project, attributes: list[ast.Attribute]) -> Iterator
     """Options for the number of processes."""
     for name in dict.fromkeys(attribute.attr for attribute in attributes):
         for source in project.sources:
-            for node in ast.walk(source.tree):
+            for node in walk(source.tree):
                 if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _declares(node.value, name):
                     yield LauncherOption(source, node, None, name, _parsed(source))
 
@@ -200,7 +200,7 @@ def _names_device(node: ast.expr, source: Source) -> bool:
 def _addresses(project: Project) -> Iterator[Site]:
     """Statements that set what torchrun sets."""
     for source in project.sources:
-        for node in ast.walk(source.tree):
+        for node in walk(source.tree):
             key: ast.expr | None = None
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
                 target = node.targets[0]
@@ -216,7 +216,7 @@ def _addresses(project: Project) -> Iterator[Site]:
 def _options(project: Project) -> Iterator[LauncherOption]:
     """The command line option by which `torch.distributed.launch` tells a process its number."""
     for source in project.sources:
-        for node in ast.walk(source.tree):
+        for node in walk(source.tree):
             if not isinstance(node, ast.Call) or last_name(node.func) != "add_argument" or not node.args:
                 continue
             names = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
@@ -240,7 +240,7 @@ def _destination(call: ast.Call, flag: str) -> str:
 
 def _parsed(source: Source) -> ast.Assign | None:
     """`args = parser.parse_args()`"""
-    for node in ast.walk(source.tree):
+    for node in walk(source.tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
             if last_name(node.value.func) == "parse_args":
                 return node

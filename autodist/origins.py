@@ -38,13 +38,13 @@ def roots(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> set[ast.expr]
 def upstream(node: ast.expr, run: Interpreter) -> set[ast.expr]:
     """The expressions that ``node`` is computed from, also through lists that these were put into:
     `weights.append(1 / number)`."""
-    found = roots(node, run, set()) | {each for each in ast.walk(node) if isinstance(each, ast.expr)}
+    found = roots(node, run, set()) | {each for each in walk(node) if isinstance(each, ast.expr)}
     fresh, seen = set(found), set[ast.AST]()
     while fresh:
         lists = {thing for node in fresh for thing in run.values.get(node, NOTHING).things if isinstance(thing, Items)}
         stored = {stored for each in lists for _, stored in each.stores}
         made = [found for each in stored for found in (each, *roots(each, run, seen))]
-        fresh = {n for each in made for n in ast.walk(each) if isinstance(n, ast.expr)} - found
+        fresh = {n for each in made for n in walk(each) if isinstance(n, ast.expr)} - found
         found |= fresh
     return found
 

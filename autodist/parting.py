@@ -17,7 +17,7 @@ from autodist.files import writing
 from autodist.interpreter import Event, Interpreter
 from autodist.rule import Severity
 from autodist.script import Concern, Decision
-from autodist.source import Source, last_name, shortened
+from autodist.source import Source, last_name, shortened, walk
 from autodist.values import NOTHING, Value, drawn_by_evaluation, is_clock
 
 MEETING = ("forward", "backward", "step", "collective")
@@ -52,7 +52,7 @@ def decisions(
             value = run.values.get(part, NOTHING)
             clocks = [each for each in value.origins if is_clock(each)]
             by_signal = any(not each.roles.isdisjoint(ANY_TIME) for each in clocks)  # type: ignore[union-attr]
-            by_file = not clocks and not looked.isdisjoint(ast.walk(part))
+            by_file = not clocks and not looked.isdisjoint(walk(part))
             if part in found or not (clocks or by_file) or not run.is_alike(part):
                 continue
             if not inside and not by_signal:
@@ -96,7 +96,7 @@ def _trains_by_noise(run: Interpreter, alone: frozenset[ast.AST]) -> bool:
         return is_noise(node) and not trained.isdisjoint(run.values.get(node, NOTHING).origins)
 
     for source in run.project.sources:
-        for node in ast.walk(source.tree):
+        for node in walk(source.tree):
             if isinstance(node, ast.BinOp) and not run.is_alike(node):
                 if weighs(node.left) or weighs(node.right):
                     return True
@@ -178,11 +178,11 @@ def _decides(
     """Whether a condition says what ranks do together, and not only what one of them reports or writes."""
     branch: ast.AST = event.source.parents[event.node]
     if isinstance(branch, ast.While):
-        return branch in training or not met.isdisjoint(ast.walk(branch))
+        return branch in training or not met.isdisjoint(walk(branch))
     if not isinstance(branch, ast.If):
         return isinstance(branch, ast.IfExp) and not by_file
     blocks = [*branch.body, *branch.orelse]
-    inside = [each for statement in blocks for each in ast.walk(statement)]
+    inside = [each for statement in blocks for each in walk(statement)]
     if not met.isdisjoint(inside):
         return True
     if any(_leaves(each, event, training, by_file) for each in inside):
@@ -196,14 +196,14 @@ def _decides_by_writer(event: Event, part: ast.expr, met: frozenset[ast.AST]) ->
     branch = event.source.parents[event.node]
     if not isinstance(branch, ast.If) or not isinstance(part, ast.Name | ast.Attribute | ast.Compare):
         return False
-    inside = [each for statement in (*branch.body, *branch.orelse) for each in ast.walk(statement)]
+    inside = [each for statement in (*branch.body, *branch.orelse) for each in walk(statement)]
     if not met.isdisjoint(inside):
         return True
     around = list(event.source.ancestors(branch))
     loop = next((each for each in around if isinstance(each, (ast.For, ast.While))), None)
     left: list[ast.AST] = [event.source.home(branch)] if any(isinstance(each, ast.Return) for each in inside) else []
     left += [loop] if loop and any(isinstance(each, (ast.Break, ast.Continue)) for each in inside) else []
-    return any(each in met and _begin(each) > _begin(branch) for whole in left for each in ast.walk(whole))
+    return any(each in met and _begin(each) > _begin(branch) for whole in left for each in walk(whole))
 
 
 def _begin(node: ast.AST) -> tuple[int, int]:
@@ -249,8 +249,8 @@ def concerns(run: Interpreter, reduced: Iterable[ast.AST]) -> Iterator[Concern]:
     trained = {event.node for event in run.of("backward")}
     trained |= {call.node for event in run.of("backward") for call in event.calls if call.node is not None}
     for source in run.project.sources:
-        for attempt in (node for node in ast.walk(source.tree) if isinstance(node, ast.Try)):
-            if trained.isdisjoint(each for statement in attempt.body for each in ast.walk(statement)):
+        for attempt in (node for node in walk(source.tree) if isinstance(node, ast.Try)):
+            if trained.isdisjoint(each for statement in attempt.body for each in walk(statement)):
                 continue
             for handler in attempt.handlers:
                 if _catches_interrupt(handler) and not met.isdisjoint(_afterwards(handler, attempt, source)):
@@ -322,11 +322,11 @@ def _left_out(run: Interpreter) -> Iterator[Concern]:
             continue
         if not any(loop.node in steps for loop in event.loops) or not any(map(_asks_for_none, _asked_of(node))):
             continue
-        asked = [each for part in _asked_of(node) for each in ast.walk(part) if isinstance(each, ast.Name)]
+        asked = [each for part in _asked_of(node) for each in walk(part) if isinstance(each, ast.Name)]
         loops = [loop for loop in event.loops if isinstance(loop.node, ast.For) and loop.node in steps]
-        given = {each.id for loop in loops for each in ast.walk(loop.node.target) if isinstance(each, ast.Name)}  # type: ignore[union-attr]
+        given = {each.id for loop in loops for each in walk(loop.node.target) if isinstance(each, ast.Name)}  # type: ignore[union-attr]
         leaves = any(isinstance(each, (ast.Continue, ast.Break)) for each in branch.body)
-        steps_there = not learns.isdisjoint(each for statement in branch.body for each in ast.walk(statement))
+        steps_there = not learns.isdisjoint(each for statement in branch.body for each in walk(statement))
         if not given.isdisjoint(each.id for each in asked) and (leaves or steps_there):
             code = shortened(event.source.code(node)) if isinstance(node, ast.expr) else "this"
             message = (
@@ -359,9 +359,9 @@ def _catches_interrupt(handler: ast.ExceptHandler) -> bool:
 def _afterwards(handler: ast.ExceptHandler, attempt: ast.Try, source: Source) -> Iterator[ast.AST]:
     """What may be run in the function once a handler has been entered."""
     for statement in handler.body:
-        yield from ast.walk(statement)
+        yield from walk(statement)
     for statement in attempt.finalbody:
-        yield from ast.walk(statement)
+        yield from walk(statement)
     if any(_goes(each) for each in handler.body):
         return
     inner: ast.stmt = attempt
@@ -371,7 +371,7 @@ def _afterwards(handler: ast.ExceptHandler, attempt: ast.Try, source: Source) ->
             if isinstance(block, list) and inner in block:
                 later = block if isinstance(around, (ast.For, ast.While)) else block[block.index(inner) + 1 :]
                 for statement in later:
-                    yield from ast.walk(statement)
+                    yield from walk(statement)
         if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)) or not isinstance(around, ast.stmt):
             return
         inner = around

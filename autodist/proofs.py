@@ -14,7 +14,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, TextIO
 
-from autodist.source import Source
+from autodist.source import Source, walk
 
 READ_WHOLE = 1 << 20
 """Larger files, and those in folders, are known by size and time."""
@@ -74,7 +74,7 @@ def _named(sources: Iterable[Source], args: Iterable[str]) -> Iterator[str]:
     """Files, folders and environment variables that a script or its arguments name, with what they hold."""
     names: dict[str, list[Path]] = {}
     for source in sources:
-        for node in ast.walk(source.tree):
+        for node in walk(source.tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and 0 < len(node.value) < 256:
                 names.setdefault(node.value, []).append(source.path.parent)
     for argument in args:

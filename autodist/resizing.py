@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from autodist.interpreter import Event, Interpreter
+from autodist.source import walk
 from autodist.values import Object
 
 OF_LIBRARIES = frozenset("indices tensors samples".split())
@@ -37,7 +38,7 @@ def _length(dataset: Object) -> frozenset[str]:
     return frozenset(
         node.attr
         for function in (each.node for each in dataset.functions("__len__"))
-        for node in ast.walk(function)
+        for node in walk(function)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         if function.args.args and node.value.id == function.args.args[0].arg
     )

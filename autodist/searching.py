@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from autodist.interpreter import Event, Interpreter
 from autodist.rule import Severity
 from autodist.script import Concern, Search, Site
-from autodist.source import argument, last_name, shortened
+from autodist.source import argument, last_name, shortened, walk
 from autodist.values import NOTHING, External, Function, Items, Object, Table, Value
 
 SEARCHING = frozenset("fmin maximize minimize optimize search tune".split())
@@ -128,7 +128,7 @@ def _run_by(value: Value, depth: int = 3) -> Iterator[ast.AST]:
 
 def _does(function: ast.AST, training: set[ast.AST], names: set[str | None]) -> bool:
     """Whether a function trains, or calls one that does."""
-    called = (each for each in ast.walk(function) if isinstance(each, ast.Call))
+    called = (each for each in walk(function) if isinstance(each, ast.Call))
     return function in training or any(last_name(each.func) in names for each in called)
 
 
@@ -183,7 +183,7 @@ def _of_study(event: Event, run: Interpreter) -> Iterator[Concern]:
     held = run.values.get(callbacks, NOTHING).things if callbacks is not None else frozenset()
     called = [each for thing in held if isinstance(thing, Items) for part in thing.parts for each in part.functions]
     for function in called:
-        for node in ast.walk(function.node):
+        for node in walk(function.node):
             if isinstance(node, ast.Global | ast.Nonlocal):
                 message = (
                     f"{', '.join(node.names)} would be set on rank 0 alone, where the study calls this: the other "

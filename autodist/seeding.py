@@ -9,7 +9,7 @@ from typing import Any
 from autodist.interpreter import Event, Interpreter
 from autodist.models import is_main_guard
 from autodist.regions import stands_in, within
-from autodist.source import Source, last_name
+from autodist.source import Source, last_name, walk
 from autodist.values import NOTHING, UNKNOWN
 
 COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
@@ -107,7 +107,7 @@ def _constant(node: ast.expr, seed: Event, depth: int, run: Interpreter) -> obje
 
 def _defaults(source: Source, name: str) -> Iterator[object]:
     """The defaults of options of that name, `add_argument("--seed", default=1)`."""
-    for node in ast.walk(source.tree):
+    for node in walk(source.tree):
         if not isinstance(node, ast.Call) or last_name(node.func) != "add_argument":
             continue
         flags = [each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]

@@ -213,19 +213,22 @@ class Source:
         return {}
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
-        """The statement list that holds ``statement``."""
-        found = self._blocks.get(statement)
-        if found is None:
-            lists = (value for _, value in ast.iter_fields(self.parents[statement]) if isinstance(value, list))
-            found = next((each for each in lists if any(item is statement for item in each)), None)
-            if found is None:
-                raise LookupError("statement outside any block")
-            self._blocks[statement] = found
-        return found
+        """The statement list that holds ``statement``. Raises LookupError where none does."""
+        return self._places[statement][0]
+
+    def before(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The statements of its block ahead of ``statement``. Raises LookupError where no block holds it."""
+        block, place = self._places[statement]
+        return block[:place]
 
     @cached_property
-    def _blocks(self) -> dict[ast.stmt, list[ast.stmt]]:
-        return {}
+    def _places(self) -> dict[ast.stmt, tuple[list[ast.stmt], int]]:
+        """The block of each statement, and its place there."""
+        found: dict[ast.stmt, tuple[list[ast.stmt], int]] = {}
+        fields = (value for node in walk(self.tree) for _, value in ast.iter_fields(node))
+        for block in (value for value in fields if isinstance(value, list)):
+            found.update((each, (block, at)) for at, each in enumerate(block) if isinstance(each, ast.stmt))
+        return found
 
     def is_reported(self, node: ast.expr) -> bool:
         """Whether an expression is a part of what is printed or logged, as in `print("%.3f" % (total / count))`."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from autodist.rule import Severity
 from autodist.script import Concern, Loader
+from autodist.source import walk
 from autodist.values import NOTHING, Class, Items, Object, Value
 
 READING = frozenset("readline readlines read next __next__ pop popleft get recv".split())
@@ -57,7 +58,7 @@ def _datasets(value: Value, depth: int = DEPTH) -> Iterator[Object]:
 def _only_one(dataset: Object, depth: int = DEPTH) -> ast.AST | None:
     """The `__len__` that says 1, or says what that of the data set in it says: `return len(self.dataset)`."""
     for function in dataset.functions("__len__") if depth else ():
-        returns = [each.value for each in ast.walk(function.node) if isinstance(each, ast.Return)]
+        returns = [each.value for each in walk(function.node) if isinstance(each, ast.Return)]
         match returns:
             case [ast.Constant(value=1)]:
                 return function.node
@@ -74,8 +75,8 @@ def _reading_in_turn(cls: Class) -> ast.FunctionDef | None:
     for node in (each.node for each in cls.functions("__getitem__")):
         if not isinstance(node, ast.FunctionDef) or len(node.args.args) != 2 or node.args.vararg is not None:
             continue
-        inside = list(ast.walk(node))
-        reached = [each for function in _reached(cls, node) for each in ast.walk(function)]
+        inside = list(walk(node))
+        reached = [each for function in _reached(cls, node) for each in walk(function)]
         if set(_moving(reached)) & set(_chosen_by(reached)):
             return node
         if any(isinstance(each, ast.Name) and each.id == node.args.args[1].arg for each in inside):
@@ -92,7 +93,7 @@ def _reached(cls: Class, node: ast.FunctionDef) -> list[ast.AST]:
     """A method and those that it calls of its own object."""
     found: dict[ast.AST, None] = {node: None}
     for method in (queue := [node]):
-        for each in ast.walk(method):
+        for each in walk(method):
             if not isinstance(each, ast.Call) or _own(each.func) is None:
                 continue
             others = (function.node for function in cls.functions(_own(each.func) or ""))
@@ -113,7 +114,7 @@ def _moving(inside: list[ast.AST]) -> Iterator[str]:
         if isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Attribute):
             yield each.target.attr
         elif isinstance(each, ast.Assign) and isinstance(each.value, ast.BinOp):
-            before = {_own(part) for part in ast.walk(each.value)}
+            before = {_own(part) for part in walk(each.value)}
             yield from (name for name in map(_own, each.targets) if name is not None and name in before)
 
 
@@ -121,4 +122,4 @@ def _chosen_by(inside: list[ast.AST]) -> Iterator[str]:
     """The numbers of its own by which something is taken."""
     for each in inside:
         if isinstance(each, ast.Subscript) and isinstance(each.ctx, ast.Load):
-            yield from (name for name in map(_own, ast.walk(each.slice)) if name is not None)
+            yield from (name for name in map(_own, walk(each.slice)) if name is not None)

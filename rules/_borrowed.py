@@ -20,7 +20,7 @@ from autodist.edits import (
 )
 from autodist.rule import Context, Severity
 from autodist.script import Borrowed, TrainingScript
-from autodist.source import Source, argument
+from autodist.source import Source, argument, walk
 from autodist.values import NOTHING, Object, Wrapped
 
 from ._collectives import COLLECTIVES
@@ -80,7 +80,7 @@ def departures(script: TrainingScript, context: Context, code: str) -> Iterator[
 def _all(script: TrainingScript, context: Context) -> Iterator[Departure]:
     outer = [use for use in script.borrowed if not _inside(use, script.borrowed)]
     loading = list(_loads_on_one_rank(script))
-    covered = {node for _, test in loading for node in ast.walk(test)}
+    covered = {node for _, test in loading for node in walk(test)}
     for use in outer:
         if use.node in covered:
             continue
@@ -117,11 +117,11 @@ def _fed(source: Source, gone: list[ast.AST], kept: list[ast.expr]) -> Iterator[
     """Settings that only what goes reads: `wrapper_options = dict(flatten=True)`."""
     lost = {each for node in gone for each in all_but(node, kept)}
     read = {node.id for node in lost if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    for node in ast.walk(source.tree):
+    for node in walk(source.tree):
         if not isinstance(node, ast.Assign) or node in lost or not isinstance(node.targets[0], ast.Name):
             continue
         name = node.targets[0].id
-        uses = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name) and n.id == name and n not in lost]
+        uses = [n for n in walk(source.tree) if isinstance(n, ast.Name) and n.id == name and n not in lost]
         if name in read and uses == [node.targets[0]] and _is_plain(node.value):
             yield node
 
@@ -130,7 +130,7 @@ def _is_plain(node: ast.expr) -> bool:
     """Whether evaluating it does nothing else."""
     return not any(
         isinstance(n, ast.Call) and not (isinstance(n.func, ast.Name) and n.func.id in ("dict", "int", "float", "bool"))
-        for n in ast.walk(node)
+        for n in walk(node)
     )
 
 
@@ -260,7 +260,7 @@ def _choice(node: ast.expr | None, task: _Task) -> tuple[str | None, str | None,
     if isinstance(node, ast.Name):
         values = [
             n.value
-            for n in ast.walk(task.source.tree)
+            for n in walk(task.source.tree)
             if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name) and n.targets[0].id == node.id
         ]
         node = values[0] if len(values) == 1 else None
@@ -382,7 +382,7 @@ def _loads_on_one_rank(script: TrainingScript) -> Iterator[tuple[Source, ast.exp
 
 
 def _loads_state(statement: ast.stmt) -> bool:
-    return any(isinstance(n, ast.Attribute) and n.attr == "load_state_dict" for n in ast.walk(statement))
+    return any(isinstance(n, ast.Attribute) and n.attr == "load_state_dict" for n in walk(statement))
 
 
 def _loaded_by_all(source: Source, test: ast.expr) -> Iterator[Departure]:
@@ -406,7 +406,7 @@ def _setting(task: _Task) -> Iterator[Departure]:
     target = use.whole.targets[0]
     assert isinstance(target, ast.Name)
     wholes = [other for other in task.script.borrowed if other.source is source]
-    for node in ast.walk(source.tree):
+    for node in walk(source.tree):
         if isinstance(node, ast.Name) and node.id == target.id and isinstance(node.ctx, ast.Load):
             around = (node, *source.ancestors(node))
             if not any(each.whole in around and not any(k in around for k in each.kept) for each in wholes):
@@ -509,7 +509,7 @@ def _methods(script: TrainingScript, context: Context) -> Iterator[Departure]:
     """Methods of the other libraries' optimizers and wrappers."""
     names = {use.name for use in script.borrowed}
     for source in dict.fromkeys(use.source for use in script.borrowed):
-        for node in ast.walk(source.tree):
+        for node in walk(source.tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 yield from _method(node, node.func, names, script, source, context)
 

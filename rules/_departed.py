@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterator
 
 from autodist.edits import Edit, RemoveStatement, ReplaceStatement
 from autodist.script import Model
-from autodist.source import Source, last_name
+from autodist.source import Source, last_name, walk
 
 
 def with_condition(source: Source, statement: ast.stmt) -> ast.stmt:
     """What goes with a statement: conditions under which nothing else is done, `if torch.cuda.is_available():`."""
     parent = source.parents.get(statement)
     alone = isinstance(parent, ast.If) and parent.body == [statement] and not parent.orelse
-    if not isinstance(parent, ast.If) or not alone or not all(map(_only_asks, ast.walk(parent.test))):
+    if not isinstance(parent, ast.If) or not alone or not all(map(_only_asks, walk(parent.test))):
         return statement
     return with_condition(source, parent)
 
@@ -41,9 +41,9 @@ def without_imports(
     lost: set[ast.AST] = set()
     for node in gone:
         lost.update(all_but(node, kept))
-    used = {each for node in ast.walk(source.tree) if node not in lost for each in _names(node)}
+    used = {each for node in walk(source.tree) if node not in lost for each in _names(node)}
     dropped = {each for node in lost for each in _names(node)} - used | set(names)
-    return [edit for node in ast.walk(source.tree) for edit in _without(node, dropped)]
+    return [edit for node in walk(source.tree) for edit in _without(node, dropped)]
 
 
 def all_but(node: ast.AST, kept: Collection[ast.AST]) -> Iterator[ast.AST]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from autodist.source import Source
+from autodist.source import Source, walk
 
 
 def names_at(source: Source, statement: ast.stmt) -> set[str]:
@@ -28,6 +28,6 @@ def names_at(source: Source, statement: ast.stmt) -> set[str]:
 
 def _outer_names(scope: ast.AST) -> set[str]:
     """The names that a function or class reads and does not bind."""
-    names = [node for node in ast.walk(scope) if isinstance(node, ast.Name)]
+    names = [node for node in walk(scope) if isinstance(node, ast.Name)]
     bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
-    return {node.id for node in names} - bound - {node.arg for node in ast.walk(scope) if isinstance(node, ast.arg)}
+    return {node.id for node in names} - bound - {node.arg for node in walk(scope) if isinstance(node, ast.arg)}

@@ -6,7 +6,7 @@ import ast
 
 from autodist.rule import Context
 from autodist.script import Epoch, Loader, TrainingScript
-from autodist.source import Source, all_of, argument, last_name
+from autodist.source import Source, all_of, argument, last_name, walk
 from autodist.values import NOTHING, Object
 
 from ._preamble import Planned, defined, free_name, given_sampler, imported, simple
@@ -36,7 +36,7 @@ def is_made_for(epoch: Epoch, loader: Loader, script: TrainingScript) -> bool:
 
 def _makes(node: ast.AST, loader: Loader, script: TrainingScript, depth: int = 4) -> bool:
     """Whether evaluating something makes the loader each time: not what keeps it for the next time."""
-    for each in ast.walk(node) if depth else ():
+    for each in walk(node) if depth else ():
         if each is loader.node:
             return True
         called = script.values[each.func].functions if isinstance(each, ast.Call) and each.func in script.values else ()
@@ -50,19 +50,19 @@ def _handed_out(function: ast.AST) -> list[ast.expr]:
     """What a function returns, in place or by a name, if it keeps nothing of it for the next call."""
     if isinstance(function, ast.Lambda):
         return [function.body]
-    inside = [*ast.walk(function)]
+    inside = [*walk(function)]
     returned = [each.value for each in inside if isinstance(each, ast.Return) and each.value is not None]
     kept = any(isinstance(each, ast.Attribute | ast.Subscript) and not _is_of_call(each) for each in returned)
     if kept or any(isinstance(each, ast.Global) for each in inside):
         return []
-    names = {each.id for value in returned for each in ast.walk(value) if isinstance(each, ast.Name)}
+    names = {each.id for value in returned for each in walk(value) if isinstance(each, ast.Name)}
     named = (each for each in inside if isinstance(each, ast.Assign))
     return [*returned, *(each.value for each in named if any(last_name(target) in names for target in each.targets))]
 
 
 def _is_of_call(node: ast.expr) -> bool:
     """`loaders()[0]`, and not `self.loaders[0]`"""
-    return any(isinstance(each, ast.Call) for each in ast.walk(node))
+    return any(isinstance(each, ast.Call) for each in walk(node))
 
 
 def ordering(script: TrainingScript, context: Context, source: Source) -> tuple[str, Planned]:

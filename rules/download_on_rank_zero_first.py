@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from autodist.edits import Enclose, Guard, InsertAfter
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
-from autodist.source import Source
+from autodist.source import Source, walk
 
 from ._preamble import Planned, defined, dist, free_name, imported, planned
 
@@ -169,7 +169,7 @@ def download_on_rank_zero_first(script: TrainingScript, context: Context) -> Ite
         block = first.source.block(first.node)
         stretch = block[block.index(first.node) : block.index(last.node) + 1]
         edits = planned(first.source, *(Enclose(each, "with rank_zero_first():\n    ...\n") for each in stretch))
-        if any(node in script.fetched_again for each in stretch for node in ast.walk(each)):
+        if any(node in script.fetched_again for each in stretch for node in walk(each)):
             d, _ = dist(context, first.source)
             wait = f"{d}.barrier()  # wait until the last rank has written the files anew\n"
             edits = (*edits, *planned(first.source, InsertAfter(last.node, wait)))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from autodist.edits import ReplaceExpr
 from autodist.rule import SHARDED, Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
+from autodist.source import walk
 
 from ._examples import PLAIN
 from ._preamble import planned
@@ -88,7 +89,7 @@ def gather_checkpoints(script: TrainingScript, context: Context) -> Iterator[Fin
         return
     prefixed = dict.fromkeys(site for model in script.models for site in model.prefixed)
     named = {site.node for site in prefixed}
-    plain = [each for each in script.shards.model_saves if named.isdisjoint(ast.walk(each.node))]
+    plain = [each for each in script.shards.model_saves if named.isdisjoint(walk(each.node))]
     for site in prefixed:
         assert isinstance(site.node, ast.Call)
         told = ", ".join((*map(ast.unparse, (*site.node.args, *site.node.keywords)), 'prefix="module."'))

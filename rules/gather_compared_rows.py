@@ -8,7 +8,7 @@ from typing import TypeGuard
 from autodist.edits import Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Reduction, TrainingScript
-from autodist.source import Source, last_name, shortened
+from autodist.source import Source, last_name, shortened, walk
 from autodist.spread import Spread
 
 from ._collectives import GATHER, GATHER_IN_TRAINING, GATHER_TOGETHER
@@ -123,7 +123,7 @@ def _read_again(reductions: Sequence[Reduction]) -> Iterator[Once]:
     """The reads that are better gathered once, since there are several, or loops come to them again."""
     named = [each for each in reductions if isinstance(each.node, ast.Name) and each.spread is Spread.ROWS]
     counts = [each.node for each in reductions if each.spread is Spread.COUNT]
-    counting = {name: node for node in counts for name in ast.walk(node) if _counts_alone(name, node)}
+    counting = {name: node for node in counts for name in walk(node) if _counts_alone(name, node)}
     groups: dict[tuple[ast.AST, str], list[Reduction]] = {}
     for each in named:
         assert isinstance(each.node, ast.Name)
@@ -134,7 +134,7 @@ def _read_again(reductions: Sequence[Reduction]) -> Iterator[Once]:
         ahead = place_of_all(reads, source) if len({each.switch for each in group}) == 1 else None
         if ahead is None or len(reads) == 1 and not is_read_again(reads[0], ahead, source):
             continue
-        uses = [n for n in ast.walk(home) if isinstance(n, ast.Name) and n.id == name]
+        uses = [n for n in walk(home) if isinstance(n, ast.Name) and n.id == name]
         later = {each for each in uses if place(each) >= place(ahead)}
         told = {each: counting[each] for each in later if each in counting}
         rebound = {*reads, *told} == {*_loads(start, name)} and _rebinds(start, name)  # `x = x / x.sum() * len(x)`
@@ -145,8 +145,8 @@ def _read_again(reductions: Sequence[Reduction]) -> Iterator[Once]:
 
 def _counts_alone(name: ast.AST, node: ast.expr) -> TypeGuard[ast.Name]:
     """Whether nothing else has a name in what counts rows but the rows, `len(rows)`."""
-    called = {each.func for each in ast.walk(node) if isinstance(each, ast.Call)}
-    names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and each not in called}
+    called = {each.func for each in walk(node) if isinstance(each, ast.Call)}
+    names = {each.id for each in walk(node) if isinstance(each, ast.Name) and each not in called}
     return isinstance(name, ast.Name) and names == {name.id} and name not in called
 
 
@@ -154,7 +154,7 @@ def _bound_ahead(name: str, start: ast.stmt, source: Source) -> ast.expr | None:
     """What a name is bound to in a line of its own above a statement, if no line between them speaks of it."""
     block = source.block(start)
     for each in reversed(block[: block.index(start)]):
-        if any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(each)):
+        if any(isinstance(node, ast.Name) and node.id == name for node in walk(each)):
             own = isinstance(each, ast.Assign) and len(each.targets) == 1 and isinstance(each.targets[0], ast.Name)
             return each.value if own and isinstance(each, ast.Assign) and not _loads(each, name) else None
     return None
@@ -162,7 +162,7 @@ def _bound_ahead(name: str, start: ast.stmt, source: Source) -> ast.expr | None:
 
 def _loads(statement: ast.stmt, name: str) -> list[ast.Name]:
     """Where a statement reads a name."""
-    names = (node for node in ast.walk(statement) if isinstance(node, ast.Name) and node.id == name)
+    names = (node for node in walk(statement) if isinstance(node, ast.Name) and node.id == name)
     return [node for node in names if isinstance(node.ctx, ast.Load)]
 
 
@@ -184,12 +184,12 @@ def _is_bound_in_turn(name: str, start: ast.stmt, source: Source) -> bool:
         if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return True
         if isinstance(outer, (ast.For, ast.While, ast.AsyncFor)):
-            target = [] if isinstance(outer, ast.While) else [*ast.walk(outer.target)]
+            target = [] if isinstance(outer, ast.While) else [*walk(outer.target)]
             made = [
                 t
                 for each in outer.body
                 if isinstance(each, ast.Assign) and place(each) < place(start)
-                for t in ast.walk(each)
+                for t in walk(each)
             ]
             bound = [each for each in (*target, *made) if isinstance(each, ast.Name) and each.id == name]
             return any(isinstance(each.ctx, ast.Store) for each in bound)
@@ -200,5 +200,5 @@ def _is_of_numpy(reduction: Reduction, script: TrainingScript) -> bool:
     """Whether rows are those of an array, `labels.cpu().numpy()`, or of a name that is bound to one."""
     value = script.values.get(reduction.node)
     made = [reduction.node, *(node for _, node in value.made if value is not None)] if value is not None else []
-    chained = (each for node in made for each in ast.walk(node) if isinstance(each, ast.Call))
+    chained = (each for node in made for each in walk(node) if isinstance(each, ast.Call))
     return any(last_name(each.func) == "numpy" and not each.args for each in chained)

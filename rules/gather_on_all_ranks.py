@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from autodist.edits import InsertBefore, ReplaceExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
-from autodist.source import Source
+from autodist.source import Source, walk
 
 from ._examples import PLAIN
 from ._preamble import Planned, free_name, planned
@@ -82,7 +82,7 @@ def gather_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Fi
             code = f"gather_shards({code})"
             edits = gathering(script, context, site.source)
         else:
-            inside = set(ast.walk(site.node))
+            inside = set(walk(site.node))
             reads = (each.node for each in script.shards.reads if each.node in inside)
             endings = {each: ".full_tensor()" for each in reads if isinstance(each, ast.expr)}
             reached = [] if context.config.strategy.shards else (each.node for each in script.unwraps)
@@ -99,7 +99,7 @@ def gather_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Fi
 
 def _unwrapped(source: Source, node: ast.expr, code: str, wrappers: set[ast.AST]) -> str:
     """The text of an expression without the wrapper that goes."""
-    for inner in ast.walk(node):
+    for inner in walk(node):
         if isinstance(inner, ast.Attribute) and inner in wrappers:
             code = code.replace(source.code(inner), source.code(inner.value))
     return code

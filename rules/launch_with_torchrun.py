@@ -16,7 +16,7 @@ from autodist.edits import (
 )
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Launcher, LauncherOption, Site, TrainingScript
-from autodist.source import Source, argument
+from autodist.source import Source, argument, walk
 
 from ._departed import without_imports
 from ._launcher import read_launcher
@@ -365,7 +365,7 @@ def _on_its_device(site: Site, launcher: Launcher, context: Context) -> Iterator
         for s in launcher.devices
         if s.source is source and function is not None and function in source.ancestors(s.node)
     ]
-    taken = {n.id for n in ast.walk(source.tree) if isinstance(n, ast.Name)}
+    taken = {n.id for n in walk(source.tree) if isinstance(n, ast.Name)}
     value = f'int({name}.environ["LOCAL_RANK"])'
     if function is None or "local_rank" in taken or len(others) < 2:
         fix = Fix((*imports, *planned(source, ReplaceExpr(node, value))))

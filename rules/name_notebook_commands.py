@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from autodist.rule import Context, Example, Finding, Severity, rule
 from autodist.script import TrainingScript
+from autodist.source import walk
 
 NOTEBOOK = """\
 get_ipython().system("pip install torch")
@@ -64,7 +65,7 @@ def name_notebook_commands(script: TrainingScript, context: Context) -> Iterator
                 yield Finding(source, place, message, severity=Severity.WARNING)
             else:
                 yield Finding(source, place, f"`{left_out.command}` belongs to the notebook, and is left out")
-        for node in ast.walk(source.tree) if "get_ipython" in source.text else ():
+        for node in walk(source.tree) if "get_ipython" in source.text else ():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "get_ipython":
                 message = "get_ipython() exists in a notebook alone: take this line out"
                 yield Finding(source, node, message, severity=Severity.WARNING)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from autodist.edits import InsertBefore
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Epoch, Loader, TrainingScript
-from autodist.source import all_of, argument
+from autodist.source import all_of, argument, walk
 from autodist.values import NOTHING, Object
 
 from ._examples import PLAIN
@@ -252,7 +252,7 @@ def _passing(script: TrainingScript, epoch: Epoch) -> list[Object]:
     source = epoch.source
     home = source.home(epoch.statement)
     for place in (epoch.statement, home):  # the loop may be over `bar = tqdm(loader)`
-        said = (n for n in ast.walk(place) if isinstance(n, (ast.Name, ast.Attribute, ast.Subscript)))
+        said = (n for n in walk(place) if isinstance(n, (ast.Name, ast.Attribute, ast.Subscript)))
         values = [script.values[n] for n in said if source.code(n) == epoch.loader and n in script.values]
         if values:
             return [thing for value in values for thing in value.things if isinstance(thing, Object)]

@@ -17,7 +17,7 @@ from autodist.edits import (
 )
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Preemption, Running, TrainingScript
-from autodist.source import Source, argument, last_name
+from autodist.source import Source, argument, last_name, walk
 
 from ._examples import PLAIN
 from ._preamble import Planned, defined, dist, imported, member
@@ -356,10 +356,10 @@ def _defined(script: TrainingScript, context: Context, found: Preemption) -> Pla
 def _imports(source: Source, module: str) -> bool:
     return any(
         each.name.partition(".")[0] == module
-        for node in ast.walk(source.tree)
+        for node in walk(source.tree)
         if isinstance(node, ast.Import)
         for each in node.names
-    ) or any(isinstance(node, ast.ImportFrom) and node.module == module for node in ast.walk(source.tree))
+    ) or any(isinstance(node, ast.ImportFrom) and node.module == module for node in walk(source.tree))
 
 
 def _edits(found: Preemption, d: str) -> Iterator[tuple[Source, Edit]]:
@@ -376,7 +376,7 @@ def _edits(found: Preemption, d: str) -> Iterator[tuple[Source, Edit]]:
 
 def _left_over(source: Source) -> Iterator[ast.stmt]:
     """An import of DistributedSampler that nothing else in a file needs."""
-    used = [each for each in ast.walk(source.tree) if last_name(each) == "DistributedSampler"]
+    used = [each for each in walk(source.tree) if last_name(each) == "DistributedSampler"]
     for each in source.tree.body if len(used) == 1 else ():
         if isinstance(each, ast.ImportFrom) and [alias.name for alias in each.names] == ["DistributedSampler"]:
             yield each
@@ -403,7 +403,7 @@ def _around_batches(found: Preemption, d: str) -> Iterator[Edit]:
     enter = f"preemption.enter({found.loader})\n" + "".join(map(_restored, found.running))
     yield InsertBefore(found.batches, enter)
     yield Prepend(found.batches, "preemption.batches += 1\n")
-    calls = [each for each in ast.walk(found.batches.iter) if isinstance(each, ast.Call)]
+    calls = [each for each in walk(found.batches.iter) if isinstance(each, ast.Call)]
     for numbered in (each for each in calls if last_name(each.func) == "enumerate"):
         first = argument(numbered, "start", 1)
         if first is None:

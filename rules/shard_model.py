@@ -8,7 +8,7 @@ from autodist.config import MixedPrecision
 from autodist.edits import InsertAfter, Recompose, RemoveStatement, ReplaceExpr, ReplaceStatement
 from autodist.rule import SHARDED, Context, Example, Finding, Fix, Severity, Strategy, rule
 from autodist.script import Model, Site, TrainingScript, Wrapping
-from autodist.source import Source, argument
+from autodist.source import Source, argument, walk
 
 from ._examples import PLAIN
 from ._mesh import nodes_and_ranks
@@ -411,6 +411,6 @@ def _after_downloads(script: TrainingScript, wrapping: Wrapping) -> ast.stmt:
         if first.source is wrapping.source:
             block = first.source.block(first.statement)
             stretch = block[block.index(first.statement) : block.index(last.statement) + 1]
-            if any(each is wrapping.statement or wrapping.statement in ast.walk(each) for each in stretch):
+            if any(each is wrapping.statement or wrapping.statement in walk(each) for each in stretch):
                 return last.statement
     return wrapping.statement

@@ -7,6 +7,7 @@ from autodist.edits import Edit, InsertBefore, WrapExpr
 from autodist.program import EMPTY
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import TrainingScript
+from autodist.source import walk
 from autodist.spread import COUNT
 from autodist.values import NOTHING, Draw
 
@@ -498,7 +499,7 @@ def _is_viewed_tensor(draw: Draw) -> bool:
     name = ast.dump(draw.node.value)
     return any(
         isinstance(node, ast.Attribute) and node.attr in ("cuda", "to", "size") and ast.dump(node.value) == name
-        for node in ast.walk(draw.source.tree)
+        for node in walk(draw.source.tree)
     )
 
 
@@ -517,7 +518,7 @@ def _is_laid_out_anew(draw: Draw, script: TrainingScript) -> bool:
 def _is_viewed(draw: Draw, script: TrainingScript) -> bool:
     """Whether `view` is asked of what is drawn, for other axes than those that samples have."""
     for source in script.project.sources:
-        for call in ast.walk(source.tree) if ".view(" in source.text else ():
+        for call in walk(source.tree) if ".view(" in source.text else ():
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "view":
                 continue
             viewed = call.func.value

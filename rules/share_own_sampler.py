@@ -8,7 +8,7 @@ from autodist.config import BatchSize
 from autodist.edits import Edit, InsertBefore, RemoveArgument, ReplaceExpr, SetArgument, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, Severity, raised, rule
 from autodist.script import Loader, TrainingScript
-from autodist.source import Source, argument
+from autodist.source import Source, argument, walk
 from autodist.values import NOTHING, Object
 
 from ._examples import PLAIN
@@ -435,7 +435,7 @@ def _is_asked(script: TrainingScript) -> bool:
         and node.attr not in KNOWN
         for source in script.project.sources
         if "sampler." in source.text
-        for node in ast.walk(source.tree)
+        for node in walk(source.tree)
     )
 
 

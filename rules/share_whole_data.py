@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from autodist.edits import Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import RowMean, Site, TrainingScript
-from autodist.source import Source, is_mask
+from autodist.source import Source, is_mask, walk
 from autodist.spread import COUNT
 from autodist.values import NOTHING, Draw
 
@@ -365,7 +365,7 @@ def _bound_before(start: ast.stmt, last: ast.expr, codes: list[str], source: Sou
     bound = {
         source.code(node)
         for each in (start, *behind)
-        for node in ast.walk(each)
+        for node in walk(each)
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store)
     }
     return not bound & {*codes, *(code.partition(".")[0] for code in codes)}

@@ -7,7 +7,7 @@ from autodist.edits import InsertAfter, Prepend, SetArgument, WrapExpr
 from autodist.program import EMPTY
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Site, TrainingScript
-from autodist.source import Source, argument
+from autodist.source import Source, argument, walk
 from autodist.spread import Spread
 from autodist.values import NOTHING
 
@@ -213,7 +213,7 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
 
 def _settings_of_sweep(script: TrainingScript, site: Site, context: Context) -> Planned:
     """Where a script reads hyperparameters off `wandb.config`, which a sweep sets in the run of rank 0 alone."""
-    reads = [each for source in script.project.sources for each in ast.walk(source.tree) if _is_read(each, source)]
+    reads = [each for source in script.project.sources for each in walk(source.tree) if _is_read(each, source)]
     if site.node in script.without_group or not any(_is_config(each, script) for each in reads):
         return ()
     d, imports = dist(context, site.source)

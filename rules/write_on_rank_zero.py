@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from autodist.edits import Edit, Guard, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, Severity, raised, rule
 from autodist.script import Site, TrainingScript
-from autodist.source import argument, last_name
+from autodist.source import argument, last_name, walk
 
 from ._examples import PLAIN
 from ._preamble import by_rank_zero, free_name, imported, planned, rank_zero, unguarded
@@ -230,8 +230,8 @@ def _taken_ahead(site: Site, script: TrainingScript) -> list[Edit] | None:
     lists = [held for each in takes if (held := _taken_from(each)) is not None]
     if any(_is_of_rank_zero(held, site, script) for held in lists):
         return []
-    inside = {part for each in takes for part in ast.walk(each)}
-    beside = {ast.unparse(n) for n in ast.walk(site.node) if isinstance(n, ast.expr) and n not in inside}
+    inside = {part for each in takes for part in walk(each)}
+    beside = {ast.unparse(n) for n in walk(site.node) if isinstance(n, ast.expr) and n not in inside}
     if not beside.isdisjoint(map(ast.unparse, lists)):
         return None  # `os.replace(kept.pop(0), kept[-1])`
     if not all(isinstance(around, ALL_PARTS) for each in takes for around in _within(site, each)):
@@ -262,8 +262,8 @@ ALL_PARTS = (
 
 def _takes(statement: ast.AST) -> list[ast.Call]:
     """The calls that take something out, as they are run one after the other, each with those inside of it."""
-    found = [n for n in ast.walk(statement) if isinstance(n, ast.Call) and _taken_from(n) is not None]
-    inner = {part for each in found for part in ast.walk(each) if part is not each}
+    found = [n for n in walk(statement) if isinstance(n, ast.Call) and _taken_from(n) is not None]
+    inner = {part for each in found for part in walk(each) if part is not each}
     return sorted((each for each in found if each not in inner), key=lambda each: (each.lineno, each.col_offset))
 
 
@@ -288,7 +288,7 @@ def _is_of_rank_zero(held: ast.expr, site: Site, script: TrainingScript) -> bool
         node
         for other in script.guards
         if other.source is site.source and other.node is not site.node
-        for node in ast.walk(other.node)
+        for node in walk(other.node)
         if isinstance(node, (ast.Name, ast.Attribute))
     )
     return any(

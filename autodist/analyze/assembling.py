@@ -93,6 +93,7 @@ from autodist.script import Concern, Model, Reduction, Shards, Site, TrainingScr
 from autodist.solve import sizes
 from autodist.solve.losses import Losses
 from autodist.solve.search import Cut
+from autodist.source import walk
 from autodist.values import NOTHING, Draw, External, Function, Path_
 
 
@@ -408,7 +409,7 @@ def _unseeded(sites: Iterable[Site], run: Interpreter, waiting: frozenset[ast.AS
     some are ``waiting`` for others."""
     for site in dict.fromkeys(sites):
         assert isinstance(site.node, ast.expr)
-        inside = {*ast.walk(site.node)}
+        inside = {*walk(site.node)}
         events = [event for event in run.events if event.node in inside]
         apart = (
             event.on_one_rank
@@ -424,11 +425,9 @@ def _unseeded(sites: Iterable[Site], run: Interpreter, waiting: frozenset[ast.AS
 def _without_reduced(sharded: Shards, reductions: list[Reduction]) -> Shards:
     """Without the forward passes that are run ahead of a guarded statement with what is reduced there:
     `torch.save(model(x).detach(), path)`."""
-    reduced = {node for each in reductions if each.hoist is not None for node in ast.walk(each.node)}
+    reduced = {node for each in reductions if each.hoist is not None for node in walk(each.node)}
     reads = {site.node for site in sharded.reads}
-    kept = (
-        each for each in sharded.hoists if each[0].node not in reduced or not reads.isdisjoint(ast.walk(each[0].node))
-    )
+    kept = (each for each in sharded.hoists if each[0].node not in reduced or not reads.isdisjoint(walk(each[0].node)))
     return replace(sharded, hoists=tuple(kept)) if reduced else sharded
 
 
@@ -447,7 +446,7 @@ def _answering(
             message = "every rank hands over what writes a file here: do so on rank 0 alone"
             left.append(Concern("AD301", event.source, event.node, message, Severity.WARNING))
     for site in answers.answers(run, prepared, guards, opens):
-        inside = [node for node in ast.walk(site.node) if node in needed]
+        inside = [node for node in walk(site.node) if node in needed]
         if without_group(run, [site]) or any(
             node is site.node or answers.is_repeated(site.node, site.source) for node in inside
         ):
@@ -494,7 +493,7 @@ def _is_on_one_rank(cut: Cut, by_one: set[ast.AST], run: Interpreter) -> bool:
     """Whether only rank 0 comes to what is made global: where it is shown, unless a function shows it there that all
     ranks give it to, or a training loop that all of them run puts it into a list."""
     shown, source = cut.demand.operation, cut.source
-    if shown.node not in by_one or not by_one.isdisjoint(ast.walk(source.statement(cut.node))):
+    if shown.node not in by_one or not by_one.isdisjoint(walk(source.statement(cut.node))):
         return shown.node in by_one
     if source.function(cut.node) is not shown.source.function(shown.node):
         return False
@@ -502,6 +501,6 @@ def _is_on_one_rank(cut: Cut, by_one: set[ast.AST], run: Interpreter) -> bool:
     guards = {each for each in shown.source.ancestors(shown.node) if isinstance(each, (ast.If, ast.IfExp))}
     loops = [each for each in around if isinstance(each, (ast.For, ast.While))]
     backward = {event.node for event in run.of("backward")}
-    learning = [each for each in loops if not backward.isdisjoint(ast.walk(each))]
-    leaves = any(isinstance(inner, ast.Continue) for each in learning for inner in ast.walk(each))
+    learning = [each for each in loops if not backward.isdisjoint(walk(each))]
+    leaves = any(isinstance(inner, ast.Continue) for each in learning for inner in walk(each))
     return not learning or leaves or not guards.isdisjoint(around)

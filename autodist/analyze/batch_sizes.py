@@ -10,7 +10,7 @@ from autodist.interpreter import Event, Interpreter, Plan
 from autodist.origins import learnt_from
 from autodist.rule import Severity
 from autodist.script import Concern, Site
-from autodist.source import Source, argument, first_index, last_name
+from autodist.source import Source, argument, first_index, last_name, walk
 from autodist.spread import ROWS, Spread
 from autodist.tensors.calls import called_name
 from autodist.tensors.shapes import counted_off
@@ -248,7 +248,7 @@ def _sizes(use: ast.expr, source: Source, run: Interpreter, steps: int) -> Itera
     given += [(each, source) for each in _bound_to(use, source)]
     for each, home in given:
         if _reads_size(each) or isinstance(each, ast.Attribute) and each.attr == "shape":  # `count, width = x.shape`
-            yield from (n.value for n in ast.walk(each) if isinstance(n, ast.Attribute) and n.attr in ("size", "shape"))
+            yield from (n.value for n in walk(each) if isinstance(n, ast.Attribute) and n.attr in ("size", "shape"))
         elif isinstance(each, ast.Name) and steps:
             yield from _sizes(each, home, run, steps - 1)
 
@@ -262,15 +262,15 @@ def _reads_size(node: ast.expr) -> bool:
 
 def _is_read_off(use: ast.expr, source: Source) -> bool:
     """Whether a variable is bound to the size of a tensor: `batch_size, channels = x.shape`."""
-    sizes = (n for value in _bound_to(use, source) for n in ast.walk(value) if isinstance(n, ast.Attribute))
+    sizes = (n for value in _bound_to(use, source) for n in walk(value) if isinstance(n, ast.Attribute))
     return any(size.attr in ("size", "shape") for size in sizes)
 
 
 def _bound_to(use: ast.expr, source: Source) -> list[ast.expr]:
     """What a variable is assigned in its function, or in the file."""
     home = source.home(use)
-    bound = [each for each in ast.walk(home) if isinstance(each, ast.Assign)] if isinstance(use, ast.Name) else []
-    names = [(n, each.value) for each in bound for t in each.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+    bound = [each for each in walk(home) if isinstance(each, ast.Assign)] if isinstance(use, ast.Name) else []
+    names = [(n, each.value) for each in bound for t in each.targets for n in walk(t) if isinstance(n, ast.Name)]
     return [value for name, value in names if name.id == getattr(use, "id", None)]
 
 
@@ -296,7 +296,7 @@ def _is_given_to_shape(
         if isinstance(thing.node, ast.FunctionDef):
             given = [name for name in thing.parameters if thing.given(call, name) is use]
             given = [name for name in given if (thing.node, name) not in whole]
-            uses = (n for n in ast.walk(thing.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+            uses = (n for n in walk(thing.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
             named = [n for n in uses if n.id in given]
             named = [n for n in named if n.id not in names or _is_also_other(n, thing.source, run, names)]
             if any(shapes_tensors(n, thing.source, run, True) for n in named):
@@ -314,7 +314,7 @@ def _bound(use: ast.expr, source: Source, names: set[str]) -> list[ast.expr]:
     """What a local variable is bound to, where that is a batch size: `self.batch_size`, in a function that is also
     told a size. It becomes a rank's share there, not where the variable is used."""
     home = source.function(use) if isinstance(use, ast.Name) else None
-    bound = (each for each in ast.walk(home) if isinstance(each, ast.Assign)) if home is not None else ()
+    bound = (each for each in walk(home) if isinstance(each, ast.Assign)) if home is not None else ()
     values = [each.value for each in bound if any(getattr(t, "id", "") == last_name(use) for t in each.targets)]
     return [each for each in values if isinstance(each, (ast.Name, ast.Attribute)) and last_name(each) in names]
 
@@ -325,7 +325,7 @@ def _used_as(use: ast.expr, source: Source) -> list[ast.expr]:
     if not isinstance(statement, ast.Assign) or statement.value is not use or home is None:
         return []
     names = {target.id for target in statement.targets if isinstance(target, ast.Name)}
-    loads = (n for n in ast.walk(home) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    loads = (n for n in walk(home) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
     return [each for each in loads if each.id in names]
 
 
@@ -371,7 +371,7 @@ def _fills_for_steps(use: ast.expr, source: Source, run: Interpreter, steps: fro
     target, value = statement.targets[0], statement.value
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
         pairs = zip(target.elts, value.elts, strict=True)
-        target, value = next((pair for pair in pairs if any(n is use for n in ast.walk(pair[1]))), (target, value))
+        target, value = next((pair for pair in pairs if any(n is use for n in walk(pair[1]))), (target, value))
     while value is not call and isinstance(value, ast.Call):
         held = value.func.value if isinstance(value.func, ast.Attribute) else None  # `.to(device)`
         value = value.args[0] if last_name(value.func) == "Variable" and value.args else held or value.func
@@ -382,7 +382,7 @@ def _fills_for_steps(use: ast.expr, source: Source, run: Interpreter, steps: fro
     name = ast.unparse(target)
     reads = [
         each
-        for each in ast.walk(home)
+        for each in walk(home)
         if isinstance(each, (ast.Name, ast.Attribute)) and isinstance(each.ctx, ast.Load) and ast.unparse(each) == name
     ]
     others = [each for each in reads if not _is_assigned_back(each, source, name)]
@@ -442,12 +442,12 @@ def _is_bound_anew(read: ast.expr, binding: ast.stmt, source: Source) -> bool:
     while inner is not None and inner is not binding:
         block = source.block(inner)
         for earlier in reversed(block[: block.index(inner)]):
-            if any(each is binding for each in ast.walk(earlier)):
+            if any(each is binding for each in walk(earlier)):
                 return False
             if isinstance(earlier, ast.Assign) and name in map(ast.unparse, earlier.targets):
                 return name not in map(ast.unparse, _names_in(earlier.value, ast.Load))
         around = next((each for each in source.ancestors(inner) if isinstance(each, ast.stmt)), None)
-        if around is None or any(each is binding for each in ast.walk(around)):
+        if around is None or any(each is binding for each in walk(around)):
             return False
         inner = around
     return False
@@ -470,7 +470,7 @@ def _bound_by(statement: ast.stmt) -> list[ast.expr]:
 
 
 def _names_in(node: ast.AST, context: type[ast.expr_context]) -> Iterator[ast.Name | ast.Attribute]:
-    for each in ast.walk(node):
+    for each in walk(node):
         if isinstance(each, (ast.Name, ast.Attribute)) and isinstance(each.ctx, context):
             yield each
 
@@ -498,7 +498,7 @@ def _is_refilled(use: ast.expr, source: Source) -> bool:
         return False
     name = statement.targets[0].id
     home = source.home(statement)
-    for call in ast.walk(home):
+    for call in walk(home):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in REFILLING:
             base = call.func.value
             base = base.value if isinstance(base, ast.Attribute) and base.attr == "data" else base
@@ -599,7 +599,7 @@ def _goes_through_rows(use: ast.expr, source: Source, run: Interpreter) -> bool:
         labelled = any(run.has_rows(part) and not latest(part).things for part in parts[1:])
         return run.has_rows(node.value) and labelled and not run.is_gathered(latest(node.value))
 
-    indexed = (each for each in ast.walk(source.home(statement)) if isinstance(each, ast.Subscript))
+    indexed = (each for each in walk(source.home(statement)) if isinstance(each, ast.Subscript))
     through = [each for each in indexed if isinstance(each.slice, ast.Tuple) and counts(each.slice.elts[0])]
     return bool(through) and all(map(goes_through, through))
 

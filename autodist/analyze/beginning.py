@@ -14,7 +14,7 @@ from autodist.placement import Shard
 from autodist.rule import Severity
 from autodist.script import Concern, Loader, Model, Reduction, Setup, Shards, Site, TrainingScript
 from autodist.solve.search import Cut
-from autodist.source import Source, first_index
+from autodist.source import Source, first_index, walk
 from autodist.values import Object
 
 NEEDS_GROUP = frozenset(
@@ -60,9 +60,9 @@ def _shown_in(cut: Cut) -> ast.For | None:
         if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             break
         if isinstance(each, ast.For):
-            if name.id in {n.id for n in ast.walk(each) if isinstance(n, ast.Name) and _is_changed(n, source)}:
+            if name.id in {n.id for n in walk(each) if isinstance(n, ast.Name) and _is_changed(n, source)}:
                 break
-            if number.id in {n.id for n in ast.walk(each.target) if isinstance(n, ast.Name)}:
+            if number.id in {n.id for n in walk(each.target) if isinstance(n, ast.Name)}:
                 found = each
     return found
 
@@ -175,7 +175,7 @@ def setup_of(script: TrainingScript, run: Interpreter, early: Iterable[Event]) -
     guard = next((s for s in body if isinstance(s, ast.If) and _is_main_guard(s.test)), None)
     start = next((s for s in body if not is_preface(s)), body[-1])
     agreed = (*script.named_apart, *script.unseeded, *script.clocked)
-    alike = {node for site in agreed for node in ast.walk(site.node)}
+    alike = {node for site in agreed for node in walk(site.node)}
     taken = [e for kind in ("clock", "unseeded") for e in run.of(kind) if e.node in alike]
     apart = (*script.downloads, script.guards, script.prepared_alone, script.fetched_anew)
     waited = frozenset(site.node for sites in apart for site in sites)
@@ -214,7 +214,7 @@ def _while_defined(event: Event, top: ast.stmt, entry: Source) -> bool:
     inside = [each for each in (place, *entry.ancestors(place)) if isinstance(each, (ast.FunctionDef, ast.Lambda))]
     if inside and event.kind == "make" and event.value.objects("device"):
         return False  # `device=torch.device("cuda")` means no GPU yet
-    return all(any(place in ast.walk(default) for default in _defaults(each)) for each in inside)
+    return all(any(place in walk(default) for default in _defaults(each)) for each in inside)
 
 
 def _defaults(function: ast.FunctionDef | ast.Lambda) -> list[ast.expr]:
@@ -238,7 +238,7 @@ def _makes_one_of(generators: set[ast.AST], event: Event) -> bool:
     if event.kind == "generator":
         return event.node in generators
     made = [t.cls for t in event.value.things if isinstance(t, Object) and t.cls] if event.kind == "make" else []
-    return bool(generators) and any(not generators.isdisjoint(ast.walk(each.node)) for each in made)
+    return bool(generators) and any(not generators.isdisjoint(walk(each.node)) for each in made)
 
 
 def _matters(event: Event) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from autodist.interpreter import Interpreter
 from autodist.script import STAY, Numbered
-from autodist.source import Source, argument, last_name
+from autodist.source import Source, argument, last_name, walk
 from autodist.values import NOTHING, External
 
 CURRENT = '"cuda"'
@@ -30,7 +30,7 @@ def device_numbers(run: Interpreter) -> Iterator[Numbered]:
     for source in run.project.sources:
         if "cuda" not in source.text and "gpu" not in source.text:
             continue
-        for node in ast.walk(source.tree):
+        for node in walk(source.tree):
             plain = isinstance(node, ast.Constant) and _is_numbered(node.value) and not _is_key(node, source)
             above = source.parents.get(node)
             above = source.parents.get(above) if isinstance(above, ast.keyword) else above

@@ -10,7 +10,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.models import is_main_guard
 from autodist.rule import Severity
 from autodist.script import Concern, Shards, Site, WithoutGroup
-from autodist.source import Source
+from autodist.source import Source, walk
 
 Place = tuple[ast.AST, Source]
 
@@ -35,7 +35,7 @@ def without_group(
     kept = {w for read, written in read_back for w in written if is_late(read) or is_early(read)}
     found: dict[ast.AST, WithoutGroup] = {}
     for site in dict.fromkeys(sites):
-        inside = set(ast.walk(site.node))
+        inside = set(walk(site.node))
         events = [event for event in run.events if event.node in inside]
         early, late = any(map(is_early, events)), any(map(is_late, events))
         if not (early or late or optional):
@@ -109,7 +109,7 @@ def _joins_otherwise(condition: ast.If, source: Source, run: Interpreter) -> boo
         block = source.block(condition)
         others += block[block.index(condition) + 1 :]
     joining = {event.node for event in run.of("init_process_group")}
-    return any(node in joining for each in others for node in ast.walk(each))
+    return any(node in joining for each in others for node in walk(each))
 
 
 def _may_have_returned(node: ast.AST, source: Source, run: Interpreter) -> bool:
@@ -156,13 +156,13 @@ def _goes_on_to(statement: ast.stmt, later: ast.AST, source: Source) -> bool:
         behind = block[block.index(statement) + 1 :]
         if not left:
             for each in behind:
-                if any(node is later for node in ast.walk(each)):
+                if any(node is later for node in walk(each)):
                     return True
             left = leaves([statement, *behind])
         if isinstance(parent, ast.Try):
             behind = [] if statement in parent.finalbody else list(parent.finalbody)
             behind += parent.orelse if statement in parent.body and not left else []
-            if any(node is later for each in behind for node in ast.walk(each)):
+            if any(node is later for each in behind for node in walk(each)):
                 return True
         while not isinstance(parent, (ast.stmt, ast.Module)):
             parent = source.parents[parent]

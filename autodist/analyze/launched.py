@@ -10,7 +10,7 @@ from autodist.analyze.group import sometimes_joined
 from autodist.interpreter import Interpreter
 from autodist.rule import Severity
 from autodist.script import Concern, Site
-from autodist.source import Source, argument, shortened
+from autodist.source import Source, argument, shortened, walk
 from autodist.spread import Spread
 from autodist.values import NOTHING, External
 
@@ -51,7 +51,7 @@ def _switches(test: ast.expr, source: Source, home: Source) -> Iterator[tuple[So
     """Where a file binds what a condition asks: a variable of its own, or a setting, `config.train.distributed`, of
     which another file may keep the default."""
     kinds = ast.Attribute if source is not home else (ast.Name, ast.Attribute)
-    for node in ast.walk(source.tree) if isinstance(test, kinds) else ():
+    for node in walk(source.tree) if isinstance(test, kinds) else ():
         if isinstance(node, kinds) and isinstance(node.ctx, ast.Store) and ast.unparse(node) == ast.unparse(test):
             yield source, node
 

@@ -21,7 +21,7 @@ from autodist.models import (
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
 from autodist.solve.learned import learned
-from autodist.source import Source, argument, last_name, shortened
+from autodist.source import Source, argument, last_name, shortened, walk
 from autodist.spread import COLUMNS, COUNT
 from autodist.tensors import torch_layers
 from autodist.values import NOTHING, Class, External, Items, Object, Thing, Wrapped, of
@@ -170,14 +170,14 @@ def _only_attacks(event: Event, run: Interpreter) -> bool:
         return False
     call, body = event.calls[-1].node, event.function.node
     kept = any(isinstance(n, (ast.Attribute, ast.Subscript)) and isinstance(n.ctx, ast.Store) for n in _changed(body))
-    learns = any(isinstance(n, ast.Call) and last_name(n.func) == "backward" for n in ast.walk(body))
+    learns = any(isinstance(n, ast.Call) and last_name(n.func) == "backward" for n in walk(body))
     result = run.values.get(call, NOTHING) if isinstance(call, ast.expr) else NOTHING
     return call is not None and not (kept or learns or result.models or result.things)
 
 
 def _changed(body: ast.AST) -> Iterator[ast.expr]:
     """What a function assigns to, numbers of a tensor aside: `x.data += step`."""
-    for node in ast.walk(body):
+    for node in walk(body):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         yield from (
             each
@@ -205,7 +205,7 @@ def norms_in_lists(run: Interpreter, models: list[Model]) -> bool:
 def _is_read_later(name: str, run: Interpreter) -> bool:
     """Whether an attribute is read once a module is complete, or by a name that is made up."""
     for source in run.project.sources:
-        for node in ast.walk(source.tree):
+        for node in walk(source.tree):
             if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load):
                 if getattr(source.function(node), "name", "") != "__init__":
                     return True
@@ -348,7 +348,7 @@ def graphed(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     if not any(not model.wrapped and not model.bypassed for model in models):
         return
     for source in run.project.sources:
-        for node in ast.walk(source.tree) if "graph" in source.text else ():
+        for node in walk(source.tree) if "graph" in source.text else ():
             function = run.values.get(node.func, NOTHING) if isinstance(node, ast.Call) else NOTHING
             if not any(isinstance(each, External) and each.name in RECORDS for each in function.things):
                 continue
@@ -388,7 +388,7 @@ def turned_buffers(run: Interpreter) -> Iterator[Site]:
             made = [tensor]
             if isinstance(tensor, ast.Name):
                 home = event.source.function(tensor)
-                bound = [n for n in ast.walk(home) if isinstance(n, ast.Assign)] if home is not None else []
+                bound = [n for n in walk(home) if isinstance(n, ast.Assign)] if home is not None else []
                 made = [n.value for n in bound if any(getattr(t, "id", "") == tensor.id for t in n.targets)]
             if tensor not in seen and any(_adds_and_turns(each) for each in made[-1:]):
                 seen.add(tensor)

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from autodist.interpreter import Event, Loop
 from autodist.script import Epoch
-from autodist.source import Source, last_name
+from autodist.source import Source, last_name, walk
 from autodist.values import Function
 
 
@@ -83,7 +83,7 @@ def _count(loop: Loop) -> str | None:
     if not isinstance(loop.node, ast.While):
         return None
     counted = [ast.unparse(target) for each in loop.node.body if (target := _counted_up(each)) is not None]
-    asked = [each for each in counted if each in map(ast.unparse, ast.walk(loop.node.test))]
+    asked = [each for each in counted if each in map(ast.unparse, walk(loop.node.test))]
     found = asked or [each for each in counted if "epoch" in each.lower()]
     return found[0] if len(found) == 1 else None
 
@@ -105,7 +105,7 @@ def _is_of_same_object(number: str, *functions: Function | None) -> bool:
 
 
 def _stands_in(node: ast.AST, loop: Loop) -> bool:
-    return any(node is each for statement in getattr(loop.node, "body", ()) for each in ast.walk(statement))
+    return any(node is each for statement in getattr(loop.node, "body", ()) for each in walk(statement))
 
 
 def _means_the_same(name: str, event: Event, loop: Loop) -> bool:
@@ -119,5 +119,5 @@ def _means_the_same(name: str, event: Event, loop: Loop) -> bool:
 
 
 def _binds(function: Function, name: str, source: Source) -> bool:
-    given = {each.arg for each in ast.walk(function.node.args) if isinstance(each, ast.arg)}
+    given = {each.arg for each in walk(function.node.args) if isinstance(each, ast.arg)}
     return name in given or bool(source.stores_within(function.node, name))

@@ -14,7 +14,7 @@ from autodist.placement.between_ranks import gives_rank
 from autodist.program import Operation, Program, Value, closure
 from autodist.script import Site
 from autodist.solve.steps import given
-from autodist.source import Source, all_of, last_name
+from autodist.source import Source, all_of, last_name, walk
 from autodist.trace.things import Sequence as Listed
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -52,7 +52,7 @@ def own_test(run: Interpreter, site: Site, events: Sequence[Event], early: bool,
         if not any(_surely_binds(each, name) for each in visible) and name not in _parameters(site):
             continue
         found = [each for statement in visible for each in _bindings(statement) if each.name == name]
-        read = (n for n in ast.walk(home or site.source.tree) if isinstance(n, ast.Name) and n.id == name)
+        read = (n for n in walk(home or site.source.tree) if isinstance(n, ast.Name) and n.id == name)
         values = [program.at(each.value or each.target) for each in found] or [program.at(each) for each in read]
         values = [each for each in values if each.operations]
         if OF_A_NODE.search(name) or early and any(map(_asks, values)):

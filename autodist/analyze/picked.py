@@ -10,7 +10,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.interpreter.events import Loop
 from autodist.rule import Severity
 from autodist.script import Concern
-from autodist.source import first_index, last_name, shortened
+from autodist.source import first_index, last_name, shortened, walk
 from autodist.spread import ROWS, SAME
 from autodist.values import NOTHING, Draw, Object, Path_, Value, drawn_from
 
@@ -34,7 +34,7 @@ def steps_on_parts(run: Interpreter) -> Concern | None:
             continue
         part = next((each for each in _given(loop, run) if _is_part(each, loaders, run)), None)
         if part is None and loop.by_row and isinstance(loop.node, ast.For):
-            calls = [last_name(n.func) for n in ast.walk(loop.node.iter) if isinstance(n, ast.Call)]
+            calls = [last_name(n.func) for n in walk(loop.node.iter) if isinstance(n, ast.Call)]
             part = loop.node.iter if set(calls) <= THROUGH else None  # `for a, b in zip(x, y)`, not `x.chunk(4)`
         if part is not None:
             message = (
@@ -53,9 +53,9 @@ def cut_into_pieces(run: Interpreter) -> Iterator[Concern]:
         node = loop.node if loop is not None else None
         if loop is None or not isinstance(node, ast.For):
             continue
-        names = [each for each in ast.walk(node.iter) if isinstance(each, ast.Name)]
+        names = [each for each in walk(node.iter) if isinstance(each, ast.Name)]
         made = [each for name in names for _, each in run.values.get(name, NOTHING).made]
-        for call in (each for part in (node.iter, *made) for each in ast.walk(part) if isinstance(each, ast.Call)):
+        for call in (each for part in (node.iter, *made) for each in walk(part) if isinstance(each, ast.Call)):
             held = run.values.get(call.func.value, NOTHING) if isinstance(call.func, ast.Attribute) else NOTHING
             held = held if held.spread.is_local or not call.args else run.values.get(call.args[0], NOTHING)
             along = not any(each.arg in ("dim", "axis") for each in call.keywords)
@@ -80,7 +80,7 @@ def _counted_by_number(loaders: set[tuple[int, Path_]], run: Interpreter) -> Con
             continue
         stop = node.iter.args[1]
         for part in _given(loop, run) if run.values.get(stop, NOTHING).spread is SAME else ():
-            counts = any(isinstance(n, ast.Name) and n.id == node.target.id for n in ast.walk(part))
+            counts = any(isinstance(n, ast.Name) and n.id == node.target.id for n in walk(part))
             if counts and isinstance(part, ast.Subscript) and _is_part(part, loaders, run):
                 message = (
                     f"goes on to row {shortened(loop.source.code(stop))} of a batch, of which a rank has its share "
@@ -98,22 +98,22 @@ def _given(loop: Loop, run: Interpreter) -> Iterator[ast.expr]:
         if event.grad and any(each.node is loop.node for each in event.loops)
         for node in _calls_in(loop, event)
     )
-    names = {n.id for call in calls for n in ast.walk(call) if isinstance(n, ast.Name)}
+    names = {n.id for call in calls for n in walk(call) if isinstance(n, ast.Name)}
     for call in calls:
         for given in (*call.args, *(each.value for each in call.keywords)):
-            yield from (each for each in ast.walk(given) if isinstance(each, ast.expr))
-    for node in ast.walk(loop.node):
+            yield from (each for each in walk(given) if isinstance(each, ast.expr))
+    for node in walk(loop.node):
         if isinstance(node, ast.Assign) and any(
-            isinstance(n, ast.Name) and n.id in names for target in node.targets for n in ast.walk(target)
+            isinstance(n, ast.Name) and n.id in names for target in node.targets for n in walk(target)
         ):
-            yield from (each for each in ast.walk(node.value) if isinstance(each, ast.expr))
+            yield from (each for each in walk(node.value) if isinstance(each, ast.expr))
     if isinstance(loop.node, ast.For):
-        yield from (each for each in ast.walk(loop.node.iter) if isinstance(each, ast.expr))
+        yield from (each for each in walk(loop.node.iter) if isinstance(each, ast.expr))
 
 
 def _calls_in(loop: Loop, event: Event) -> Iterator[ast.Call]:
     """The calls of a loop's own text that lead to an event."""
-    inside = set(ast.walk(loop.node))
+    inside = set(walk(loop.node))
     for node in (event.node, *(call.node for call in event.calls)):
         if isinstance(node, ast.Call) and node in inside:
             yield node

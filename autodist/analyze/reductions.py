@@ -169,9 +169,9 @@ def _taken_in_turn(program: Program, run: Interpreter, plan: Plan) -> Iterator[a
         source = run.sources[turn]
         loop = source.parents[turn]
         target = getattr(loop, "target", None)
-        names = {each.id for each in ast.walk(target) if isinstance(each, ast.Name)} if target is not None else set()
+        names = {each.id for each in walk(target) if isinstance(each, ast.Name)} if target is not None else set()
         around = loop if isinstance(loop, ast.For) else source.parents[loop]
-        reads = (each for each in ast.walk(around) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
+        reads = (each for each in walk(around) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
         yield from (each for each in reads if each.id in names)
 
 
@@ -181,7 +181,7 @@ def _dealt_out(given: Sources, plan: Plan) -> Mapping[Operation, Mapping[Operati
 
     def is_of_share(user: Operation) -> bool:
         calls = (each.node for each in user.region.around() if each.function is not None)  # which are given a share
-        read = (part for node in (user.node, *calls) for part in ast.walk(node))
+        read = (part for node in (user.node, *calls) for part in walk(node))
         return user.name not in NUMBERS or not dealt or not dealt.isdisjoint(read)
 
     return {user: held for user, held in given.taken.items() if is_of_share(user)}
@@ -249,7 +249,7 @@ def _is_divided(cut: Cut, plan: Plan) -> bool:
     """Whether numbers of samples are compared to a batch size that becomes each rank's: `len(x) < batch_size`."""
     if cut.demand.kind != "test" or spread_of(cut.placement) is not Spread.COUNT:
         return False
-    return any(each in plan.divided for each in ast.walk(cut.demand.operation.node))
+    return any(each in plan.divided for each in walk(cut.demand.operation.node))
 
 
 def filled_up(reductions: Iterable[Reduction]) -> Iterator[Concern]:
@@ -328,8 +328,8 @@ def _decides(cut: Cut, run: Interpreter) -> bool:
     branch = cut.source.statement(cut.node)
     if isinstance(branch, ast.Return) and getattr(cut.placement, "reason", "") == OWN_NUMBER:
         return False  # `def is_main(): return rank == 0`
-    calls = {n.func.attr for n in ast.walk(branch) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}
-    leaves = any(isinstance(n, (ast.Break, ast.Continue, ast.Return, ast.Raise)) for n in ast.walk(branch))
+    calls = {n.func.attr for n in walk(branch) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}
+    leaves = any(isinstance(n, (ast.Break, ast.Continue, ast.Return, ast.Raise)) for n in walk(branch))
     if leaves or calls & {"backward", "step", "save"}:
         return True
     around = (each for each in cut.source.ancestors(cut.node) if isinstance(each, (ast.If, ast.IfExp, ast.stmt)))
@@ -337,9 +337,9 @@ def _decides(cut: Cut, run: Interpreter) -> bool:
     if isinstance(chosen, (ast.If, ast.IfExp)) and not tested.region.without_gradients:
         blocks = [*chosen.body, *chosen.orelse] if isinstance(chosen, ast.If) else [chosen.body, chosen.orelse]
         learnt = learnt_from(run)
-        if any(inner in learnt for each in blocks for inner in ast.walk(each)):
+        if any(inner in learnt for each in blocks for inner in walk(each)):
             return True
     above = cut.source.parents.get(tested.node)
     if not isinstance(above, (ast.If, ast.While)):
         return False
-    return any(isinstance(each, ast.AugAssign) for part in (*above.body, *above.orelse) for each in ast.walk(part))
+    return any(isinstance(each, ast.AugAssign) for part in (*above.body, *above.orelse) for each in walk(part))

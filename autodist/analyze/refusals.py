@@ -19,7 +19,7 @@ from autodist.models import UNSEEN, parts
 from autodist.origins import roots
 from autodist.rule import Severity
 from autodist.script import Concern, Site
-from autodist.source import Source, all_of, last_name, shortened
+from autodist.source import Source, all_of, last_name, shortened, walk
 from autodist.spread import SAME
 from autodist.tensors.mixing import ONE
 from autodist.values import (
@@ -76,7 +76,7 @@ def meeting(source: Source, node: ast.expr, along: bool = False) -> Concern:
 def _meeting(loss: Event, run: Interpreter) -> Event | None:
     """Where the samples that a loss is computed from begin to meet each other."""
     found = [event for event in run.of("paired") if event.grad and event.order < loss.order]
-    made = {*ast.walk(loss.node), *(roots(loss.node, run, set()) if isinstance(loss.node, ast.expr) else ())}
+    made = {*walk(loss.node), *(roots(loss.node, run, set()) if isinstance(loss.node, ast.expr) else ())}
     inside = [e for e in found if e.node in made or any(call.node in made for call in e.calls)]
     return next(iter(inside or found), None)
 
@@ -376,7 +376,7 @@ def _hidden_loader(backward: Event, run: Interpreter) -> Concern | None:
         return None
     over = loop.node.iter
     value = run.values.get(over, NOTHING)
-    inner = [node for node in ast.walk(over) if isinstance(node, ast.expr) and node is not over]
+    inner = [node for node in walk(over) if isinstance(node, ast.expr) and node is not over]
     held = [node for node in inner if any(drawn_from(run.values.get(node, NOTHING)))]
     if any(drawn_from(value)) or not held:
         return None
@@ -411,7 +411,7 @@ def _takes_from(iterator: str) -> str:
 def _undefined(backward: Event, run: Interpreter) -> ast.Name | None:
     """A name in the head of a training loop that means nothing."""
     for loop in backward.loops:
-        for node in ast.walk(loop.node.iter) if isinstance(loop.node, (ast.For, ast.AsyncFor)) else ():
+        for node in walk(loop.node.iter) if isinstance(loop.node, (ast.For, ast.AsyncFor)) else ():
             if isinstance(node, ast.Name) and not hasattr(builtins, node.id):
                 if External(f"builtins.{node.id}") in run.values.get(node, NOTHING).things:
                     return node
@@ -470,11 +470,11 @@ def _unknown_optimizer(run: Interpreter) -> tuple[Source, ast.Call] | None:
     """The call that makes what a script steps and clears of gradients, of which nothing else is known:
     `opt = settings["type"](parameters)`."""
     for source in run.project.sources:
-        calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and node in run.values]
+        calls = [node for node in walk(source.tree) if isinstance(node, ast.Call) and node in run.values]
         methods = [each.func for each in calls if isinstance(each.func, ast.Attribute)]
         stepped = {ast.unparse(each.value) for each in methods if each.attr == "step"}
         cleared = {ast.unparse(each.value) for each in methods if each.attr == "zero_grad"}
-        for node in ast.walk(source.tree):
+        for node in walk(source.tree):
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                 names = {ast.unparse(each) for each in node.targets}
                 if names & stepped & cleared and not run.values.get(node.value, NOTHING).things:

@@ -9,6 +9,7 @@ from copy import copy
 from autodist.collation.keyed import Keyed
 from autodist.collation.kinds import ANY_OTHER, Fields, Key, Kind, Longest, Rows, Single, element_of, worst
 from autodist.collation.syntax import adds_axis, place_of, sorts, written_key
+from autodist.source import walk
 from autodist.values import Function
 
 COLLECTING = frozenset("list tuple sorted reversed array asarray enumerate tqdm Variable".split())
@@ -109,7 +110,7 @@ class Expressions(Keyed):
         over = node.generators[0].iter
         if isinstance(self.kind(over), (Rows, Fields)) or self._numbered(node) is not None:
             return False
-        inner = [each for each in ast.walk(node.elt) if isinstance(each, (ast.ListComp, ast.GeneratorExp))]
+        inner = [each for each in walk(node.elt) if isinstance(each, (ast.ListComp, ast.GeneratorExp))]
         return len(inner) == 1 and isinstance(self.kind(inner[0]), Rows) and isinstance(self.kind(node.elt), Rows)
 
     def _numbered(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> Kind:
@@ -121,7 +122,7 @@ class Expressions(Keyed):
             or not isinstance(target, ast.Name)
         ):
             return None
-        taken = (each for each in ast.walk(node.elt) if isinstance(each, ast.Subscript))
+        taken = (each for each in walk(node.elt) if isinstance(each, ast.Subscript))
         kinds = (self.kind(each.value) for each in taken if getattr(each.slice, "id", "") == target.id)
         return next((kind for kind in kinds if isinstance(kind, Rows)), None)
 
@@ -235,7 +236,7 @@ class Expressions(Keyed):
 
     def _pads(self, node: ast.expr) -> bool:
         """Whether an expression makes something as long as the longest."""
-        parts = [each for each in ast.walk(node) if isinstance(each, ast.expr)]
+        parts = [each for each in walk(node) if isinstance(each, ast.expr)]
         return any(self._is_longest(each) or self._is_filled(each) for each in parts)
 
     def _is_filled(self, node: ast.expr) -> bool:

@@ -9,7 +9,7 @@ from autodist import regions
 from autodist.files import temporary, writing
 from autodist.interpreter import Interpreter
 from autodist.script import Site
-from autodist.source import Source
+from autodist.source import Source, walk
 from autodist.values import NOTHING
 
 TELLING = frozenset("to_csv to_json".split())
@@ -32,7 +32,7 @@ def answers(
         if not isinstance(node, ast.Call) or isinstance(statement, ast.Expr) or node in spared:
             continue
         held = {each.node for arg in node.args for each in run.values.get(arg, NOTHING).objects("file")}
-        if not quiet.isdisjoint(held | {*ast.walk(node)}) or writing.is_quiet_file(event.source, node, run):
+        if not quiet.isdisjoint(held | {*walk(node)}) or writing.is_quiet_file(event.source, node, run):
             continue
         told = _tells_text(node) or any(True for _ in run.values.get(node, NOTHING).objects("export"))
         if not told and not temporary.is_private(event, run):

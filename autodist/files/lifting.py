@@ -9,7 +9,7 @@ from autodist import regions
 from autodist.files import preparing
 from autodist.interpreter import Event, Interpreter
 from autodist.script import Site
-from autodist.source import Source, last_name
+from autodist.source import Source, last_name, walk
 from autodist.values import NOTHING, External, Object, Stream, drawn_from
 
 SHARED = preparing.TRAINING | frozenset(
@@ -61,7 +61,7 @@ def _around(site: Site, alone: frozenset[ast.AST], together: set[ast.AST], run: 
             found = around
     if found is site.node:
         return found
-    inside = set(ast.walk(found))
+    inside = set(walk(found))
     if inside & together or _is_read_elsewhere(site.source, found):
         return site.node
     happens = (e for e in run.events if regions.within(e, frozenset([found])) and not regions.within(e, alone))
@@ -76,21 +76,19 @@ def _is_shared(event: Event) -> bool:
 def _writes_in_each_branch(condition: ast.If, alone: frozenset[ast.AST]) -> bool:
     """Whether a condition has several branches, in each of which rank 0 does something alone."""
     branches = [condition.body, condition.orelse]
-    return all(any(node in alone for each in branch for node in ast.walk(each)) for branch in branches)
+    return all(any(node in alone for each in branch for node in walk(each)) for branch in branches)
 
 
 def _is_alone(statement: ast.stmt, alone: frozenset[ast.AST], run: Interpreter) -> bool:
     """Whether all of a statement may run on rank 0 alone: it does what rank 0 does alone, or leaves nothing behind."""
     if statement in alone:
-        return not any(isinstance(n, ast.Call) and last_name(n.func) in TAKING for n in ast.walk(statement))
+        return not any(isinstance(n, ast.Call) and last_name(n.func) in TAKING for n in walk(statement))
     if isinstance(statement, ast.For):
         return (
             not statement.orelse
             and _is_pure(statement.iter, run)
             and not _draws(statement.iter, run)
-            and all(
-                isinstance(n, (ast.Name, ast.Tuple, ast.List, ast.expr_context)) for n in ast.walk(statement.target)
-            )
+            and all(isinstance(n, (ast.Name, ast.Tuple, ast.List, ast.expr_context)) for n in walk(statement.target))
             and all(_is_alone(each, alone, run) for each in statement.body)
         )
     if isinstance(statement, ast.If):
@@ -111,17 +109,17 @@ def _only_shows(call: ast.Call, run: Interpreter) -> bool:
 
 def _is_pure(node: ast.AST, run: Interpreter) -> bool:
     """Whether an expression only gives something back, and draws nothing."""
-    if any(isinstance(n, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)) for n in ast.walk(node)):
+    if any(isinstance(n, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)) for n in walk(node)):
         return False
-    calls = (n for n in ast.walk(node) if isinstance(n, ast.Call))
+    calls = (n for n in walk(node) if isinstance(n, ast.Call))
     return all(_is_of(call.func, LIBRARIES, run) or _is_builtin(call.func, run) for call in calls)
 
 
 def _draws(iterable: ast.expr, run: Interpreter) -> bool:
     """Whether a loop goes on with an iterator, or over samples, which may draw."""
-    given = [n for n in ast.walk(iterable) if isinstance(n, (ast.Name, ast.Attribute))]
+    given = [n for n in walk(iterable) if isinstance(n, (ast.Name, ast.Attribute))]
     inner = {id(n.value) for n in given if isinstance(n, ast.Attribute)}
-    inner |= {id(n.func) for n in ast.walk(iterable) if isinstance(n, ast.Call)}
+    inner |= {id(n.func) for n in walk(iterable) if isinstance(n, ast.Call)}
     things = (each for n in given if id(n) not in inner for each in run.values.get(n, NOTHING).things)
     return any(isinstance(each, (Object, Stream)) for each in things)
 
@@ -141,10 +139,10 @@ def _is_of(func: ast.expr, libraries: tuple[str, ...], run: Interpreter) -> bool
 
 def _is_read_elsewhere(source: Source, statement: ast.AST) -> bool:
     """Whether names that a statement binds are read outside it, other than where another loop binds them."""
-    inside = set(ast.walk(statement))
+    inside = set(walk(statement))
     bound = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     home = source.home(statement)
-    if any(isinstance(n, (ast.Global, ast.Nonlocal)) and not bound.isdisjoint(n.names) for n in ast.walk(home)):
+    if any(isinstance(n, (ast.Global, ast.Nonlocal)) and not bound.isdisjoint(n.names) for n in walk(home)):
         return True
     return any(
         isinstance(n, ast.Name)
@@ -152,7 +150,7 @@ def _is_read_elsewhere(source: Source, statement: ast.AST) -> bool:
         and isinstance(n.ctx, ast.Load)
         and n not in inside
         and not _is_bound_around(source, n)
-        for n in ast.walk(home)
+        for n in walk(home)
     )
 
 
@@ -162,7 +160,7 @@ def _is_bound_around(source: Source, name: ast.Name) -> bool:
     for around in source.ancestors(name):
         targets = [each.target for each in getattr(around, "generators", ())]
         targets += [around.target] if isinstance(around, ast.For) and inner is not around.iter else []
-        if any(isinstance(n, ast.Name) and n.id == name.id for target in targets for n in ast.walk(target)):
+        if any(isinstance(n, ast.Name) and n.id == name.id for target in targets for n in walk(target)):
             return True
         inner = around
     return False

@@ -10,7 +10,7 @@ from autodist.files import looking, preparing, temporary, writing
 from autodist.interpreter import Event, Interpreter, once_a_run
 from autodist.script import Site
 from autodist.solve import paths
-from autodist.source import Source, last_name
+from autodist.source import Source, last_name, walk
 from autodist.values import NOTHING
 
 READ_WITHOUT_PATH = frozenset("__getitem__ __iter__ forward".split())
@@ -164,10 +164,10 @@ def looked(run: Interpreter, guarded: Iterable[Site], prepared: frozenset[ast.AS
     found: dict[ast.stmt, Source] = {}
     for event in run.of("exists"):
         test = event.source.statement(event.node)
-        if not isinstance(test, ast.If) or event.node not in ast.walk(test.test) or regions.within(event, prepared):
+        if not isinstance(test, ast.If) or event.node not in walk(test.test) or regions.within(event, prepared):
             continue
         there, missing = (test.body, test.orelse) if looking.finds(test.test) else (test.orelse, test.body)
-        if event.on_one_rank or not any(_ends(each) for branch in there for each in ast.walk(branch)):
+        if event.on_one_rank or not any(_ends(each) for branch in there for each in walk(branch)):
             continue
         home, asked = event.source.home(test), _asked(event.node)
         own = sorted((each for each in changes if changes[each] is event.source), key=lambda each: each.lineno)
@@ -204,7 +204,7 @@ def _tries_names(loop: ast.AST) -> bool:
     """`while os.path.exists(path): ...`, `while True: if not os.path.exists(path): break`"""
     if isinstance(loop, ast.While) and looking.tests_files(loop.test):
         return True
-    return any(isinstance(n, ast.If) and looking.ends_search(n) for n in ast.walk(loop))
+    return any(isinstance(n, ast.If) and looking.ends_search(n) for n in walk(loop))
 
 
 def _ends(node: ast.AST) -> bool:
@@ -223,7 +223,7 @@ def _asked(node: ast.AST) -> str:
 
 def _names_path(statement: ast.stmt, asked: str) -> bool:
     """Whether a call of a statement is given a path, or is one of its methods."""
-    calls = [each for each in ast.walk(statement) if isinstance(each, ast.Call)]
+    calls = [each for each in walk(statement) if isinstance(each, ast.Call)]
     return any(asked == _asked(call) or asked in map(ast.dump, call.args) for call in calls)
 
 
@@ -245,8 +245,7 @@ def _place(event: Event, written: Event, run: Interpreter) -> tuple[Source, ast.
     for ancestor in source.ancestors(statement):
         if isinstance(ancestor, ast.If) and looking.tests_files(ancestor.test):
             statement = ancestor
-    block = source.block(statement)
-    above = block[: block.index(statement)]
+    above = source.before(statement)
     return source, next((each for each in above if _insists_on_file(each)), statement)
 
 

@@ -11,7 +11,7 @@ from autodist.fsdp.weights import COMPUTING, sharded_keys, sharded_reads, uses
 from autodist.interpreter import Interpreter
 from autodist.models import Keys, keys, unwrapped
 from autodist.script import Model, Site
-from autodist.source import Source
+from autodist.source import Source, walk
 from autodist.tensors import operations
 from autodist.values import NOTHING, External, Parameters, of
 
@@ -98,7 +98,7 @@ class Wholes:
         if not any(keys(unwrapped(of(module))) & self.ours for module in held):
             return False
         source = self.run.sources[node]
-        return not any(each in self.gathered for each in (*ast.walk(node), *_longer(node, source)))
+        return not any(each in self.gathered for each in (*walk(node), *_longer(node, source)))
 
     def is_whole(self, node: ast.expr, source: Source, depth: int = DEPTH) -> bool:
         """Whether an expression is certainly a tensor with axes, and no shard."""
@@ -149,7 +149,7 @@ def _longer(node: ast.expr, source: Source) -> Iterator[ast.expr]:
 
 def _bound(name: str, home: ast.AST) -> Iterator[ast.expr]:
     """What a function or file binds to a name, alone or as one of several: `u, s, v = torch.svd(w)`"""
-    for each in ast.walk(home):
+    for each in walk(home):
         if isinstance(each, ast.Assign):
             targets = [t for target in each.targets for t in getattr(target, "elts", [target])]
             if any(isinstance(target, ast.Name) and target.id == name for target in targets):

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from autodist.fsdp.sharding import blocks_of, reads_layers, runs_layers
 from autodist.models import keys
 from autodist.script import Model, Site
+from autodist.source import walk
 from autodist.values import NOTHING, Function, Object
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -33,7 +34,7 @@ def nested(models: list[Model]) -> Iterator[Site]:
 
 def _own(function: Function) -> Iterator[ast.Attribute]:
     """What a method reads of the object itself."""
-    for node in ast.walk(function.node):
+    for node in walk(function.node):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
             yield node
 
@@ -41,7 +42,7 @@ def _own(function: Function) -> Iterator[ast.Attribute]:
 def _calls(function: Function, module: Object, model: Model, goes_on: bool) -> Iterator[Site]:
     """Calls behind which a method needs whole parameters; what calls it may need them if it ``goes_on``."""
     used = [each for each in _own(function) if _needs_whole(each, function, module, model)]
-    for call in ast.walk(function.node):
+    for call in walk(function.node):
         if isinstance(call, ast.Call) and (called := _called(call)) and called in (*model.methods, "self"):
             if called == "self" and function.name == "forward" or called == function.name:
                 continue

@@ -13,7 +13,7 @@ from autodist.interpreter import Interpreter
 from autodist.models import Key, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model
-from autodist.source import Source
+from autodist.source import Source, walk
 from autodist.values import NOTHING, External, Function, Items, Object, Table, Value
 
 DEPTH = 4
@@ -73,7 +73,7 @@ def _returned(function: Function, run: Interpreter, depth: int) -> str:
     node = function.node
     if isinstance(node, ast.Lambda) or not depth:
         return ""
-    returns = [each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value is not None]
+    returns = [each.value for each in walk(node) if isinstance(each, ast.Return) and each.value is not None]
     pending = [value for value in returns if function.source.function(value) is node]
     seen: set[str] = set()
     while pending:
@@ -98,7 +98,7 @@ def _returned(function: Function, run: Interpreter, depth: int) -> str:
 
 def _bound(name: str, node: ast.AST, source: Source) -> Iterator[ast.expr]:
     """What a function binds to a name."""
-    for each in ast.walk(node):
+    for each in walk(node):
         if isinstance(each, ast.Assign) and source.function(each) is node:
             if any(isinstance(target, ast.Name) and target.id == name for target in each.targets):
                 yield each.value

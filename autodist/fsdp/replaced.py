@@ -16,7 +16,7 @@ from autodist.fsdp.weights import sharded_keys
 from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.models import Keys, keys, unwrapped
 from autodist.script import Model, Site
-from autodist.source import Source
+from autodist.source import Source, walk
 from autodist.values import NOTHING, External, Function, Parameters, of
 
 VIEWS = frozenset(
@@ -80,7 +80,7 @@ def _is_lent(event: Event, statement: ast.Assign, run: Interpreter) -> bool:
         return False
     kept = source.code(value.value)
     home = source.home(statement)
-    later = (n for n in ast.walk(home) if isinstance(n, ast.stmt) and n.lineno > (statement.end_lineno or 0))
+    later = (n for n in walk(home) if isinstance(n, ast.stmt) and n.lineno > (statement.end_lineno or 0))
     if any(_empties(each, kept) for each in later):
         return True
     for each in (e for e in run.of("replace_data") if e.node is event.node):
@@ -114,8 +114,8 @@ def _is_fresh(node: ast.expr, source: Source, run: Interpreter, depth: int) -> b
             return _is_fresh(value, source, run, depth)
         case ast.Name(id=name) if depth:
             home = source.home(node)
-            bound = [n.value for n in ast.walk(home) if isinstance(n, ast.Assign) and _binds(n, name)]
-            named = [n for n in ast.walk(home) if isinstance(n, ast.Name) and n.id == name]
+            bound = [n.value for n in walk(home) if isinstance(n, ast.Assign) and _binds(n, name)]
+            named = [n for n in walk(home) if isinstance(n, ast.Name) and n.id == name]
             stored = [n for n in named if isinstance(n.ctx, ast.Store)]
             alone = len(stored) == len(bound) and not any(_is_kept(n, source) for n in named)
             return bool(bound) and alone and all(_is_fresh(each, source, run, depth - 1) for each in bound)
@@ -146,7 +146,7 @@ def _gives(function: Function, run: Interpreter, depth: int) -> bool:
     node = function.node
     if isinstance(node, ast.Lambda):
         return _is_fresh(node.body, function.source, run, depth)
-    returns = [n for n in ast.walk(node) if isinstance(n, ast.Return) and function.source.function(n) is node]
+    returns = [n for n in walk(node) if isinstance(n, ast.Return) and function.source.function(n) is node]
     asked = [n for n in returns if not _is_for_none(function.source.parents.get(n))]
     return bool(asked) and all(n.value is not None and _is_fresh(n.value, function.source, run, depth) for n in asked)
 
@@ -166,7 +166,7 @@ def _is_kept(node: ast.expr, source: Source) -> bool:
         parent = source.parents.get(parent)
     if isinstance(parent, (ast.Assign, ast.AnnAssign)) and parent.value is not None:
         targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
-        inside = any(n is node for n in ast.walk(parent.value))
+        inside = any(n is node for n in walk(parent.value))
         return inside and not all(isinstance(t, ast.Attribute) and t.attr in ("data", "grad") for t in targets)
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
         return parent.func.attr in GROWS
@@ -200,7 +200,7 @@ def _is_read_after(statement: ast.Assign, source: Source, run: Interpreter, ours
     home = source.home(statement)
     end = statement.end_lineno or statement.lineno
     names: set[str] = set()
-    for each in ast.walk(home):
+    for each in walk(home):
         pairs: list[tuple[ast.expr, ast.expr]] = []
         if (
             isinstance(each, ast.Assign)
@@ -213,5 +213,5 @@ def _is_read_after(statement: ast.Assign, source: Source, run: Interpreter, ours
         for name, value in pairs:
             if isinstance(name, ast.Name) and isinstance(value, ast.Attribute) and _held(value, run) & ours:
                 names.add(name.id)
-    reads = (n for n in ast.walk(home) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names)
+    reads = (n for n in walk(home) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names)
     return any(n.lineno > end for n in reads)

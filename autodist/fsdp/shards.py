@@ -17,7 +17,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.models import Key, Keys, keys, members, optimized_by, parts, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Shards, Site
-from autodist.source import last_name
+from autodist.source import last_name, walk
 from autodist.values import NOTHING, Class, External, Inside, Object, Parameters, Wrapped
 
 KEEPING = frozenset("detach cpu clone float double abs".split())
@@ -350,7 +350,7 @@ def guarded_parameters(run: Interpreter, models: list[Model], guards: list[Site]
     found: dict[ast.AST, tuple[Site, ast.stmt]] = {}
     for site in guards:
         assert isinstance(site.node, ast.stmt)
-        inside = list(ast.walk(site.node))
+        inside = list(walk(site.node))
         bound = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         for node in inside:
             if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
@@ -358,7 +358,7 @@ def guarded_parameters(run: Interpreter, models: list[Model], guards: list[Site]
             outer = site.source.parents.get(node)
             whole = not (isinstance(outer, ast.Attribute) and outer.attr in ("data", "grad"))
             root, _ = _root(node, run, ours)
-            own = not any(isinstance(n, ast.Name) and n.id in bound for n in ast.walk(node))
+            own = not any(isinstance(n, ast.Name) and n.id in bound for n in walk(node))
             if root is node and whole and own and not _names_parameters(node, outer):
                 found[node] = Site(site.source, node), site.node
     return list(found.values())
@@ -427,7 +427,7 @@ def _outside_loops(site: Site, guard: ast.stmt) -> ast.expr | None:
         if isinstance(ancestor, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
             if found is site.node and last_name(getattr(found, "func", found)) == "state_dict":
                 first = ancestor.generators[0].iter
-                if any(node is site.node for node in ast.walk(first)):
+                if any(node is site.node for node in walk(first)):
                     continue  # what a comprehension goes over is computed once
             found, lazy = ancestor, isinstance(ancestor, ast.GeneratorExp)
         elif lazy and isinstance(ancestor, ast.Call):
@@ -444,12 +444,10 @@ def _is_by_condition(site: Site, guard: ast.stmt) -> bool:
 
 def made_inside(node: ast.expr, guard: ast.stmt) -> bool:
     """Whether ``node`` uses a name that another part of the statement binds first."""
-    own = set(ast.walk(node))
+    own = set(walk(node))
     names = {n.id for n in own if isinstance(n, ast.Name)}
     return any(
-        isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id in names
-        for n in ast.walk(guard)
-        if n not in own
+        isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id in names for n in walk(guard) if n not in own
     )
 
 

@@ -38,7 +38,7 @@ from autodist.models.trained import asks_for_wrapper
 from autodist.rule import Severity
 from autodist.script import Concern, Model
 from autodist.solve.learned import learned
-from autodist.source import Source
+from autodist.source import Source, walk
 from autodist.spread import RANK
 from autodist.values import NOTHING, Class, Items, Object, Parameters, Table, Thing, Value, of
 
@@ -174,7 +174,7 @@ def _uneven(sharded: Sharded) -> Iterator[Concern]:
             node = loop.through
             if node is None:
                 continue
-            read = (n for n in ast.walk(node.iter) if isinstance(n, ast.expr))
+            read = (n for n in walk(node.iter) if isinstance(n, ast.expr))
             inside = {t for n in read for t in run.values.get(n, NOTHING).things}
             if node not in seen and not inside.isdisjoint(loaders):
                 seen.add(node)
@@ -197,12 +197,12 @@ def _is_own_part(loader: Object, run: Interpreter) -> bool:
     home = next(a for a in loader.source.ancestors(loader.node) if isinstance(a, scopes))
     seen: set[str] = set()
     while given:
-        for node in ast.walk(given.pop()):
+        for node in walk(given.pop()):
             if isinstance(node, ast.expr) and run.values.get(node, NOTHING).spread is RANK:
                 return True
             if isinstance(node, ast.Name) and node.id not in seen:
                 seen.add(node.id)
-                bound = (a for a in ast.walk(home) if isinstance(a, ast.Assign))
+                bound = (a for a in walk(home) if isinstance(a, ast.Assign))
                 given += [a.value for a in bound if any(getattr(t, "id", "") == node.id for t in a.targets)]
     return False
 
@@ -302,7 +302,7 @@ def _branches(run: Interpreter, models: list[Model]) -> Iterator[tuple[Source, a
     """Layers that ranks may run or leave out differently: they would gather different parameters."""
     for module in (model.object for model in models if not model.wrapped):
         for branch in learned(run.runs.program).deciding(module.node):
-            read = [n for n in ast.walk(branch.test) if isinstance(n, ast.expr)]
+            read = [n for n in walk(branch.test) if isinstance(n, ast.expr)]
             kinds = {n.value for n in read if isinstance(n, ast.Attribute) and n.attr in KINDS}
             if not all(run.is_alike(n) or run.counts_samples(n) for n in read if n not in kinds):
                 message = (
@@ -393,8 +393,8 @@ def _applied(event: Event, sharded: Sharded) -> str | None:
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "apply":
         return None
     functions = [each for arg in call.args for each in sharded.run.values.get(arg, NOTHING).functions]
-    names = {n.attr for f in functions for n in ast.walk(f.node) if isinstance(n, ast.Attribute)}
-    names |= {n.id for f in functions for n in ast.walk(f.node) if isinstance(n, ast.Name)}
+    names = {n.attr for f in functions for n in walk(f.node) if isinstance(n, ast.Attribute)}
+    names |= {n.id for f in functions for n in walk(f.node) if isinstance(n, ast.Name)}
     draws = any(name in DRAWING or name.startswith(("xavier_", "kaiming_", "orthogonal")) for name in names)
     return _drawn(event, sharded) if draws or "reset_parameters" in names else None
 
@@ -477,9 +477,7 @@ def _saved(event: Event, sharded: Sharded) -> str | None:
             )
     if not event.on_one_rank or not isinstance(event.node, ast.Call) or not sharded.roots:
         return _saved_whole(event, sharded)
-    inside = [
-        n.func.attr for n in ast.walk(event.node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
-    ]
+    inside = [n.func.attr for n in walk(event.node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
     if "state_dict" in inside:
         return _saved_whole(event, sharded)
     return "rank 0 alone saves a state here: gathering shards takes all ranks, do it before this branch"
@@ -509,7 +507,7 @@ WHOLE = frozenset("norm mean sum max min std var median topk sort quantile svd q
 def _whole_tensors(cls: Class) -> str | None:
     """What an optimizer of the project computes from whole parameters or gradients, or puts in their place."""
     for each in cls.line():
-        for node in ast.walk(each.node):
+        for node in walk(each.node):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in WHOLE:
                 return node.func.attr
             if isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Store):

@@ -12,7 +12,7 @@ from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.names import Names
 from autodist.interpreter.questions import MODULE_METHODS, given_to, is_hidden, kept_as, last_part, models_behind
 from autodist.interpreter.words import KEPT, SIZES
-from autodist.source import Source
+from autodist.source import Source, walk
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, Spread
 from autodist.tensors import operations
 from autodist.values import (
@@ -300,7 +300,7 @@ class Attributes(Evaluation, Names):
     @cached_property
     def _quoted(self) -> frozenset[str]:
         """The texts of a project, keys of dicts among them."""
-        nodes = (node for source in self.project.sources for node in ast.walk(source.tree))
+        nodes = (node for source in self.project.sources for node in walk(source.tree))
         return frozenset(n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str))
 
     def parameters_in(self, value: Value) -> list[Parameters]:

@@ -36,7 +36,7 @@ class ByTurn(Machine):
         """`range(len(boxes))`, `range(lengths[i])`"""
         if not isinstance(over, ast.Call) or last_part(over.func) != "range":
             return False
-        parts = [part for each in over.args for part in ast.walk(each) if isinstance(part, ast.expr)]
+        parts = [part for each in over.args for part in walk(each) if isinstance(part, ast.expr)]
         values = [self._lately(each) for each in parts]
         return any(picking.is_piece(v) or v.spread in (ROWS, LOCAL) and self.is_by_turn(v) for v in values)
 

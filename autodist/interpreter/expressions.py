@@ -7,6 +7,7 @@ import ast
 from autodist.interpreter.arithmetic import Arithmetic
 from autodist.interpreter.questions import is_hashable
 from autodist.interpreter.stores import Stores
+from autodist.source import walk
 from autodist.values import NOTHING, UNKNOWN, Function, Items, Scope, Table, Value, Viewer, constant, of, stored
 
 MANY = 500
@@ -111,4 +112,4 @@ class Expressions(Arithmetic, Stores):
 def _is_literal(node: ast.expr) -> bool:
     """Whether nothing in it has to be worked out: numbers, texts, and lists and dicts of such."""
     kinds = (ast.Constant, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.UnaryOp, ast.unaryop, ast.expr_context)
-    return all(isinstance(each, kinds) for each in ast.walk(node))
+    return all(isinstance(each, kinds) for each in walk(node))

@@ -11,7 +11,7 @@ from autodist.interpreter.events import Call_
 from autodist.interpreter.machine import Spent
 from autodist.interpreter.questions import in_order
 from autodist.interpreter.words import REST
-from autodist.source import is_generator
+from autodist.source import is_generator, walk
 from autodist.spread import LOCAL
 from autodist.tensors import mixing
 from autodist.values import (
@@ -260,7 +260,7 @@ def _goes_through(given: Value, made: Value) -> bool:
     """Whether a decorator gives functions that have a loop around what they call."""
     functions = [each for each in given.functions if each not in made.things]
     loops = (ast.For, ast.AsyncFor, ast.While, ast.comprehension)
-    return len(functions) == len(given.things) == 1 and any(isinstance(n, loops) for n in ast.walk(functions[0].node))
+    return len(functions) == len(given.things) == 1 and any(isinstance(n, loops) for n in walk(functions[0].node))
 
 
 def _told(function: Function, args: list[Value]) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from autodist.interpreter.builtin_calls import BuiltinCalls
 from autodist.interpreter.questions import first_text, sums_products
 from autodist.interpreter.words import DRAWING, LATER, NOISE_BY_SHAPE
-from autodist.source import last_name, told_once
+from autodist.source import last_name, told_once, walk
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, combine
 from autodist.tensors import facts, operations
 from autodist.tensors.patterns import REARRANGING
@@ -217,7 +217,7 @@ class Libraries(BuiltinCalls):
 
 def _fetches_by_command(call: ast.Call) -> bool:
     """`os.system("wget " + url)`, `subprocess.run(["unzip", "-q", path])`"""
-    told = (n.value for each in call.args[:1] for n in ast.walk(each) if isinstance(n, ast.Constant))
+    told = (n.value for each in call.args[:1] for n in walk(each) if isinstance(n, ast.Constant))
     first = next((text for text in told if isinstance(text, str)), "")
     return first.partition(" ")[0] in FETCHING
 
@@ -232,6 +232,6 @@ def _is_known_distribution(name: str, values: list[Value]) -> bool:
 @told_once
 def _stepping(tree: ast.Module) -> frozenset[tuple[str, str]]:
     """The names of what a file steps or clears of gradients, each with the method that does."""
-    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    calls = (node.func for node in walk(tree) if isinstance(node, ast.Call))
     methods = (each for each in calls if isinstance(each, ast.Attribute) and each.attr in ("step", "zero_grad"))
     return frozenset((each.attr, last_name(each.value)) for each in methods)

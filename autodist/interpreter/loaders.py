@@ -9,6 +9,7 @@ from autodist import collation
 from autodist.collation import Fields, Rows
 from autodist.interpreter.machine import Machine
 from autodist.solve.layouts import Layout
+from autodist.source import walk
 from autodist.spread import COLUMNS, RANK, ROWS, SAME
 from autodist.tensors import picking
 from autodist.values import SETTLED, Evened, Object, Scope, Trimmed, Value, of
@@ -108,7 +109,7 @@ class Loaders(Machine):
         return False
 
     def _mentions_rank(self, node: ast.ClassDef) -> bool:
-        return any(isinstance(n, ast.Attribute) and n.attr == "get_rank" for n in ast.walk(node))
+        return any(isinstance(n, ast.Attribute) and n.attr == "get_rank" for n in walk(node))
 
     def _evened(self, loss: Value, node: ast.expr) -> Value:
         """A mean that has been noted: where it trains, how many numbers it is of has been thought of."""

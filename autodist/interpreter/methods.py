@@ -22,7 +22,7 @@ from autodist.interpreter.questions import (
 )
 from autodist.interpreter.torch_modules import TorchModules
 from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, LATER, MOVES, REST, RETURNS_SELF, SIZES
-from autodist.source import argument, last_name
+from autodist.source import argument, last_name, walk
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import facts, operations
 from autodist.trace.calls import GRADIENT_HOOKS
@@ -598,7 +598,7 @@ def _whose_names(call: ast.Call) -> ast.expr | None:
 
 def _names_file(node: ast.expr) -> bool:
     """`f"{epoch}.png"`, `os.path.join(folder, "a.png")`: a text that is written there, at least in part."""
-    return any(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in ast.walk(node))
+    return any(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in walk(node))
 
 
 def _changed(node: ast.expr) -> ast.expr:
@@ -622,4 +622,4 @@ def _is_thread(cls: Class) -> bool:
 
 def _is_gradient(node: ast.expr) -> bool:
     """`p.grad.data.add_`"""
-    return any(isinstance(each, ast.Attribute) and each.attr == "grad" for each in ast.walk(node))
+    return any(isinstance(each, ast.Attribute) and each.attr == "grad" for each in walk(node))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from autodist.interpreter.machine import Machine
 from autodist.interpreter.questions import in_order, stable_order
+from autodist.source import walk
 from autodist.values import Function, Object, Scope, Stream, Value, union
 
 OPERATORS = {
@@ -94,7 +95,7 @@ class Overloads(Machine):
         return bool(functions) and all(self._yields_quietly(each) for each in functions)
 
     def _yields_quietly(self, function: Function) -> bool:
-        source, yields = function.source, [n for n in ast.walk(function.node) if isinstance(n, ast.Yield)]
+        source, yields = function.source, [n for n in walk(function.node) if isinstance(n, ast.Yield)]
         return bool(yields) and all(
             any(
                 self.catalog.has(getattr(thing, "name", ""), "no_grad")

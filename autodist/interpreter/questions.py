@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from autodist.source import first_index, own_nodes, told_once
+from autodist.source import first_index, own_nodes, told_once, walk
 from autodist.spread import COLUMNS, COUNT, LOCAL, ROWS, SUM
 from autodist.values import NOTHING, UNKNOWN, Items, Object, Scope, Table, Thing, Value, Wrapped, constant, union
 
@@ -231,7 +231,7 @@ def is_known(thing: Thing) -> bool:
 @told_once
 def is_of_one(node: ast.expr) -> bool:
     """Whether something is computed from a batch of one sample: `x[None]`, `x[i : i + 1]`, `x.unsqueeze(0)`."""
-    for each in ast.walk(node):
+    for each in walk(node):
         if isinstance(each, ast.Subscript):
             first = first_index(each)
             if is_new_axis(first):

@@ -8,7 +8,7 @@ from functools import partial
 from autodist.interpreter.events import Loop
 from autodist.interpreter.questions import constants_in, first_text, in_order, returned, stable_order, wrapped
 from autodist.interpreter.stores import Stores
-from autodist.source import argument
+from autodist.source import argument, walk
 from autodist.spread import COLUMNS, MEAN, RANK, ROWS, SAME, SUM, WORLD
 from autodist.values import (
     NOTHING,
@@ -394,7 +394,7 @@ class Roles(Stores):
 
     def _named_around(self, function: Function) -> None:
         """Look up what a function that a library will call names of the scope around it."""
-        inside = set(ast.walk(function.node))
+        inside = set(walk(function.node))
         own = {each.arg for each in inside if isinstance(each, ast.arg)}
         own |= {each.id for each in inside if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
         for name in inside:

@@ -14,7 +14,7 @@ from autodist.interpreter.lasting import Lasting
 from autodist.interpreter.loops import Loops
 from autodist.interpreter.questions import adds_to, is_of_one, spine
 from autodist.interpreter.stores import Stores
-from autodist.source import last_name, stepped_tensor
+from autodist.source import last_name, stepped_tensor, walk
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM
 from autodist.tensors import shapes
 from autodist.values import (
@@ -220,7 +220,7 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             return None
         if change.spread not in (SAME, ROWS):
             return None
-        slices = [each.slice for each in ast.walk(node.target) if isinstance(each, ast.Subscript)]
+        slices = [each.slice for each in walk(node.target) if isinstance(each, ast.Subscript)]
         keys = [part for each in slices for part in (each.elts if isinstance(each, ast.Tuple) else [each])]
         tests = [test for _, test in self._row_tests] if change.spread is SAME else []
         return next((each for each in (*map(self._lately, keys), *tests) if each.spread is ROWS), None)
@@ -237,7 +237,7 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         """Whether what is counted in begins with other numbers than zeros: `matrix = np.ones((3, 3))`."""
         while isinstance(target, ast.Subscript):
             target = target.value
-        made = [call for each in self._bound_to(target) for call in ast.walk(each) if isinstance(call, ast.Call)]
+        made = [call for each in self._bound_to(target) for call in walk(each) if isinstance(call, ast.Call)]
         return any(last_name(each.func) in ("ones", "full", "ones_like", "full_like", "eye") for each in made)
 
     def _first_count(self, target: ast.expr) -> Value:

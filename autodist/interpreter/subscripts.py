@@ -22,7 +22,7 @@ from autodist.interpreter.questions import (
     models_behind,
     under_samples,
 )
-from autodist.source import first_index, is_generator, last_name
+from autodist.source import first_index, is_generator, last_name, walk
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
 from autodist.tensors import mixing, picking
 from autodist.values import (
@@ -217,7 +217,7 @@ class Subscripts(Places):
         made = [_as_given(node.value)]
         if isinstance(made[0], ast.Name):
             name = made[0].id
-            bound = (each for each in ast.walk(scope.source.home(node)) if isinstance(each, ast.Assign))
+            bound = (each for each in walk(scope.source.home(node)) if isinstance(each, ast.Assign))
             made = [_as_given(v.value) for v in bound if any(getattr(t, "id", "") == name for t in v.targets)]
         calls = [each for each in made if isinstance(each, ast.Call)]
         given = [keyword.arg for call in calls for keyword in call.keywords]
@@ -383,7 +383,7 @@ class Subscripts(Places):
         computed = isinstance(node.slice.lower, ast.BinOp) and any(
             isinstance(t, Index)
             for t in union(
-                self.values.get(n, NOTHING) for n in ast.walk(node.slice.lower) if isinstance(n, ast.Name)
+                self.values.get(n, NOTHING) for n in walk(node.slice.lower) if isinstance(n, ast.Name)
             ).things
         )
         upper = node.slice.upper
@@ -409,7 +409,7 @@ class Subscripts(Places):
         home = next((each for each in around if isinstance(each, ast.FunctionDef)), None)
         moving = _moving(method or home or scope.source.tree)
         places = [
-            {ast.unparse(n) for n in ast.walk(bound) if isinstance(n, (ast.Name, ast.Attribute))}
+            {ast.unparse(n) for n in walk(bound) if isinstance(n, (ast.Name, ast.Attribute))}
             for bound in (cut.lower, cut.upper)
         ]
         return Draw(node, scope.source, self._path) if all(place & moving for place in places) else None
@@ -455,13 +455,13 @@ class Subscripts(Places):
 def _moving(home: ast.AST) -> set[str]:
     """The names that a function or class counts up, goes through numbers with, or computes from one of those."""
     found: set[str] = set()
-    for node in ast.walk(home):
+    for node in walk(home):
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
             found.add(ast.unparse(node.target))
         elif isinstance(node, ast.For):
-            found |= {ast.unparse(n) for n in ast.walk(node.target) if isinstance(n, ast.Name)}
+            found |= {ast.unparse(n) for n in walk(node.target) if isinstance(n, ast.Name)}
     for _ in range(2):
-        for node in ast.walk(home):
+        for node in walk(home):
             if isinstance(node, ast.Assign) and isinstance(
                 node.value, (ast.BinOp, ast.Call, ast.Name, ast.Attribute, ast.Tuple)
             ):
@@ -469,7 +469,7 @@ def _moving(home: ast.AST) -> set[str]:
                 if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):
                     pairs = list(zip(node.targets[0].elts, node.value.elts, strict=False))
                 for target, value in pairs:
-                    if found & {ast.unparse(n) for n in ast.walk(value) if isinstance(n, (ast.Name, ast.Attribute))}:
+                    if found & {ast.unparse(n) for n in walk(value) if isinstance(n, (ast.Name, ast.Attribute))}:
                         found.add(ast.unparse(target))
     return found
 
@@ -497,4 +497,4 @@ def _steps(loop: ast.AST) -> bool:
 def _is_counted_up(node: ast.Subscript, scope: Scope) -> bool:
     """Whether an item is one that its statement adds to, or holds it: `table[label][guess] += 1`."""
     counted = carried.counted_up(scope.source.statement(node))
-    return counted is not None and ast.unparse(node) in map(ast.unparse, ast.walk(counted[0]))
+    return counted is not None and ast.unparse(node) in map(ast.unparse, walk(counted[0]))

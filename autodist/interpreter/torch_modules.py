@@ -9,6 +9,7 @@ from autodist.interpreter.questions import in_order, pass_of
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.subscripts import Subscripts
 from autodist.interpreter.words import DRAWING, KEPT, MOVES, REMAKES, RETURNS_SELF, SIZES
+from autodist.source import walk
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SUM, Spread
 from autodist.tensors import axes, facts, mixing, operations, torch_layers
 from autodist.tensors.named_axes import as_written, from_front, is_unread
@@ -368,7 +369,7 @@ class TorchModules(Subscripts, Stores, Losses):
 
 def _answers(hook: Thing) -> bool:
     """Whether a function gives something else for what it is given, rather than keep it for the loss."""
-    inside = ast.walk(hook.node) if isinstance(hook, Function) else ()
+    inside = walk(hook.node) if isinstance(hook, Function) else ()
     is_lambda = isinstance(hook, Function) and isinstance(hook.node, ast.Lambda)
     return is_lambda or any(isinstance(each, ast.Return) and each.value is not None for each in inside)
 

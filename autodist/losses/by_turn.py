@@ -15,7 +15,7 @@ from autodist.losses import rounds
 from autodist.models import parts
 from autodist.script import Model, Reduction, Site
 from autodist.solve.learned import learned
-from autodist.source import shortened
+from autodist.source import shortened, walk
 from autodist.spread import MEAN, SUM
 from autodist.values import NOTHING, Draw, Evened, External, Function, Object
 
@@ -208,7 +208,7 @@ def _always(event: Event, loop: Loop) -> bool:
             break
         if isinstance(node, stop):
             return False
-    return not any(isinstance(node, ast.Continue) for node in ast.walk(loop.node))
+    return not any(isinstance(node, ast.Continue) for node in walk(loop.node))
 
 
 def _meet_in_passes(run: Interpreter) -> bool:

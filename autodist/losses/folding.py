@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from autodist.interpreter import Interpreter
-from autodist.source import last_name, operands
+from autodist.source import last_name, operands, walk
 from autodist.spread import COUNT, ROWS
 from autodist.tensors.calls import number_of
 from autodist.values import NOTHING, Object, Wrapped
@@ -56,5 +56,5 @@ def _answers(node: ast.expr, run: Interpreter) -> list[ast.expr]:
     called = run.values.get(node.func, NOTHING).things if isinstance(node, ast.Call) else ()
     models = [t.module if isinstance(t, Wrapped) else t for t in called]
     bodies = [each.node for t in models if isinstance(t, Object) for each in t.functions("forward")]
-    answers = (n.value for body in bodies for n in ast.walk(body) if isinstance(n, ast.Return))
+    answers = (n.value for body in bodies for n in walk(body) if isinstance(n, ast.Return))
     return [each for each in answers if each is not None]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autodist.interpreter import Interpreter
 from autodist.origins import learnt_from
 from autodist.script import Site
-from autodist.source import last_name
+from autodist.source import last_name, walk
 from autodist.spread import COUNT, ROWS, SAME
 from autodist.tensors import operations
 from autodist.tensors.picking import is_piece
@@ -53,7 +53,7 @@ def _has_all(node: ast.expr, value: Value, run: Interpreter) -> bool:
 
 def _is_sized_by_share(node: ast.expr, run: Interpreter) -> bool:
     """Whether it is as long as this rank's share: `torch.ones(len(x), 1)`."""
-    sizes = (each for each in ast.walk(node) if isinstance(each, ast.expr))
+    sizes = (each for each in walk(node) if isinstance(each, ast.expr))
     return any(run.values.get(each, NOTHING).spread is COUNT for each in sizes)
 
 

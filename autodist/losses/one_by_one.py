@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from autodist.interpreter import Interpreter, Loop
 from autodist.losses import rounds
 from autodist.script import Site
-from autodist.source import Source, counted_of, last_name
+from autodist.source import Source, counted_of, last_name, walk
 from autodist.spread import COUNT, ROWS
 from autodist.tensors import mixing
 from autodist.values import NOTHING, Turn
@@ -80,7 +80,7 @@ def _used_elsewhere(loop: rounds.Loop, source: Source, run: Interpreter) -> Iter
     """Where a round uses the number of its row for anything else than to take that row."""
     names = rounds.numbers(loop)
     for part in rounds.body_of(loop, source):
-        for each in ast.walk(part):
+        for each in walk(part):
             if isinstance(each, ast.Name) and each.id in names and not _takes_row(each, source, run):
                 yield each
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autodist.interpreter import Interpreter
-from autodist.source import Source
+from autodist.source import Source, walk
 from autodist.spread import COLUMNS, ROWS, SAME, SUM
 from autodist.values import NOTHING
 
@@ -123,7 +123,7 @@ def _backward(leaf: str, statement: ast.stmt, source: Source, run: Interpreter) 
 
 def _begins(statement: ast.stmt, leaf: str, run: Interpreter) -> bool:
     """Whether a statement makes the variable anew, or clears its gradient."""
-    for node in ast.walk(statement):
+    for node in walk(statement):
         if isinstance(node, ast.Assign):
             target = node.targets[0]
             held = target.value if isinstance(target, ast.Attribute) and target.attr == "grad" else target
@@ -133,7 +133,7 @@ def _begins(statement: ast.stmt, leaf: str, run: Interpreter) -> bool:
             receiver = node.func.value
             if node.func.attr == "zero_grad" and any(run.values.get(receiver, NOTHING).objects("optimizer")):
                 return True
-            named = any(isinstance(each, ast.Name) and each.id == leaf for each in ast.walk(receiver))
+            named = any(isinstance(each, ast.Name) and each.id == leaf for each in walk(receiver))
             if node.func.attr == "zero_" and named:
                 return True
     return False

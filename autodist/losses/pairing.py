@@ -13,7 +13,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.losses.folding import is_folded
 from autodist.origins import roots
 from autodist.script import Reduction
-from autodist.source import all_of, first_index, last_name, operands
+from autodist.source import all_of, first_index, last_name, operands, walk
 from autodist.spread import COUNT, MEAN, ROWS, SAME, SUM
 from autodist.tensors.mixing import PARTNERS, mixings
 from autodist.tensors.picking import picks, takes_first, tells_places
@@ -34,7 +34,7 @@ def kept(
     ``paired``, it does not matter which comes first."""
     found = {each.node: each for each in rows}
     unknown = {event.node for event in before.of("unfollowed")}
-    if any(not unknown.isdisjoint({*ast.walk(node), *roots(node, before, set())}) for node in found):
+    if any(not unknown.isdisjoint({*walk(node), *roots(node, before, set())}) for node in found):
         return ()  # of samples that have met, for all that is known
     if _hold_dicts(found, before):
         return ()
@@ -158,7 +158,7 @@ def wanted_whole(run: Interpreter) -> set[ast.expr]:
         if isinstance(event.node, ast.expr)
         for operand in operands(event.node)
         if run.values.get(operand, NOTHING).spread.is_local
-        for each in (*ast.walk(operand), *roots(operand, run, set()))
+        for each in (*walk(operand), *roots(operand, run, set()))
         if isinstance(each, ast.expr)
     }
 
@@ -179,4 +179,4 @@ def _reached(event: Event, run: Interpreter) -> set[ast.AST]:
         return set()
     receiver = [event.node.func.value] if isinstance(event.node.func, ast.Attribute) else []
     given = [*receiver, *event.node.args]
-    return {each for node in given for found in (node, *roots(node, run, set())) for each in ast.walk(found)}
+    return {each for node in given for found in (node, *roots(node, run, set())) for each in walk(found)}

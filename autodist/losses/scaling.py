@@ -11,7 +11,7 @@ import ast
 from autodist.interpreter import Event, Interpreter
 from autodist.origins import learnt_from, roots
 from autodist.script import Reduction
-from autodist.source import Source, counted_of, last_name
+from autodist.source import Source, counted_of, last_name, walk
 from autodist.spread import COUNT, SAME
 from autodist.values import NOTHING
 
@@ -68,11 +68,11 @@ def _is_counted(node: ast.AST, run: Interpreter, depth: int = 4) -> bool:
 
 def _is_unpacked(name: ast.Name, source: Source) -> bool:
     """`n, channels = x.shape`"""
-    bound = [each for each in ast.walk(source.home(name)) if isinstance(each, ast.Assign)]
+    bound = [each for each in walk(source.home(name)) if isinstance(each, ast.Assign)]
     stored = [
         each.value
         for each in bound
-        if any(isinstance(n, ast.Name) and n.id == name.id for t in each.targets for n in ast.walk(t))
+        if any(isinstance(n, ast.Name) and n.id == name.id for t in each.targets for n in walk(t))
     ]
     sizes = (each.func if isinstance(each, ast.Call) and not each.args else each for each in stored)
     return bool(stored) and all(last_name(each) in ("shape", "size") for each in sizes)
@@ -94,10 +94,10 @@ def _divides(operation: object) -> bool:
 def _is_learnt(event: Event, learnt: frozenset[ast.expr]) -> bool:
     operation = event.detail.const
     around = (operation, event.source.statement(operation))
-    return event.inside_forward or any(part in learnt for each in around for part in ast.walk(each))
+    return event.inside_forward or any(part in learnt for each in around for part in walk(each))
 
 
 def _parts(node: ast.AST, run: Interpreter) -> set[ast.AST]:
     """What something is computed from."""
     made = roots(node, run, set()) if isinstance(node, ast.expr) else set()
-    return {part for each in (node, *made) for part in ast.walk(each)}
+    return {part for each in (node, *made) for part in walk(each)}

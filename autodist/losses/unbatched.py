@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from autodist.interpreter import Event, Interpreter
 from autodist.models import optimized_by
 from autodist.script import Site
-from autodist.source import last_name, shortened
+from autodist.source import last_name, shortened, walk
 from autodist.spread import ROWS
 from autodist.values import NOTHING, External, Index, Object
 
@@ -107,7 +107,7 @@ def _once(backward: Event, run: Interpreter) -> Iterator[Reason]:
 def _one_sample(backward: Event, run: Interpreter) -> Iterator[Reason]:
     """`x, y = data[[i]], labels[[i]]`: batches of one."""
     loop = backward.loops[-1] if backward.loops else None
-    for node in ast.walk(loop.node) if loop is not None else ():
+    for node in walk(loop.node) if loop is not None else ():
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.List) and len(node.slice.elts) == 1:
             if any(isinstance(thing, Index) for thing in run.values.get(node.slice.elts[0], NOTHING).things):
                 assert loop is not None
@@ -140,9 +140,9 @@ def _bound(name: ast.Name, run: Interpreter) -> ast.expr | None:
     """The expression that a name is bound to last."""
     source = run.sources.get(name)
     found = None
-    for node in ast.walk(source.tree) if source is not None else ():
+    for node in walk(source.tree) if source is not None else ():
         if isinstance(node, ast.Assign) and node.lineno < name.lineno:
-            targets = [t for target in node.targets for t in ast.walk(target)]
+            targets = [t for target in node.targets for t in walk(target)]
             if any(isinstance(target, ast.Name) and target.id == name.id for target in targets):
                 found = node.value
     return found

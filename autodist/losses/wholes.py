@@ -15,7 +15,7 @@ from autodist.interpreter import Event, Interpreter, Plan
 from autodist.losses import one_by_one
 from autodist.models import optimized_by, unseen_model
 from autodist.script import RowMean, Site
-from autodist.source import Source, is_generator, is_index, is_mask, last_name, shortened
+from autodist.source import Source, is_generator, is_index, is_mask, last_name, shortened, walk
 from autodist.spread import MEAN, SAME, SUM
 from autodist.tensors.calls import library
 from autodist.tensors.facts import CONVERTING, ELEMENTWISE
@@ -112,7 +112,7 @@ def _with_counts(
     for _ in range(MOST):
         if current.site is None:
             return current
-        inside = set(ast.walk(current.site.node))
+        inside = set(walk(current.site.node))
         fresh = [each for each in known if each not in current.counts]
         alike = {ast.unparse(each) for each in current.counts}
         named: dict[str, set[ast.expr]] = {}
@@ -171,7 +171,7 @@ def _is_condition(node: ast.expr, source: Source) -> bool:
 
 def _bound_to(name: str, source: Source) -> Iterator[ast.expr]:
     """What a module assigns to a name, or to an attribute of it."""
-    for each in ast.walk(source.tree):
+    for each in walk(source.tree):
         if not isinstance(each, ast.Assign):
             continue
         for target in each.targets:
@@ -249,7 +249,7 @@ def _outer(run: Interpreter, homes: set[Home]) -> frozenset[ast.expr]:
             inside = [loop for loop in event.loops if loop.node in steps]
             if inside and not any(
                 isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store) and _alike(n, node)
-                for n in ast.walk(inside[-1].node)
+                for n in walk(inside[-1].node)
             ):
                 found.add(node)
     return frozenset(found)

@@ -10,7 +10,7 @@ from io import StringIO
 import libcst as cst
 
 from autodist.errors import AutodistError
-from autodist.source import Source
+from autodist.source import Source, walk
 
 SPACES_AND_TABS = re.compile(r"[ \t]*")
 SPACES_BEFORE_TAB = re.compile(r" {1,7}\t")
@@ -36,7 +36,7 @@ def _evenly_indented(source: Source) -> str:
     """The text without spaces that a tab makes up for, where a statement starts: for Python, who counts columns, a
     block may go by such lines or by those with the tab alone, for LibCST it may not."""
     lines = StringIO(source.text, newline="").readlines()
-    for number in {node.lineno - 1 for node in ast.walk(source.tree) if isinstance(node, ast.stmt)}:
+    for number in {node.lineno - 1 for node in walk(source.tree) if isinstance(node, ast.stmt)}:
         indent = SPACES_AND_TABS.match(lines[number])
         if indent is not None:
             lines[number] = SPACES_BEFORE_TAB.sub("\t", indent[0]) + lines[number][indent.end() :]
@@ -46,7 +46,7 @@ def _evenly_indented(source: Source) -> str:
 def _without_tabs(source: Source) -> str:
     """The text with spaces for the tabs that lines begin with, but for those inside of a string: where lines of one
     block are spelt in more ways than one."""
-    strings = (node for node in ast.walk(source.tree) if isinstance(node, (ast.Constant, ast.JoinedStr)))
+    strings = (node for node in walk(source.tree) if isinstance(node, (ast.Constant, ast.JoinedStr)))
     inside = {line for node in strings for line in range(node.lineno + 1, (node.end_lineno or node.lineno) + 1)}
     lines = StringIO(source.text, newline="").readlines()
     for number, line in enumerate(lines):

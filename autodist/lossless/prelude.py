@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from autodist.edits import AddImport
+from autodist.source import walk
 
 ACTING = frozenset("print seed manual_seed manual_seed_all seed_everything set_seed makedirs mkdir set_device".split())
 """Calls before which the ranks find each other."""
@@ -55,7 +56,7 @@ def prelude(tree: ast.Module) -> list[ast.stmt]:
     for index, statement in enumerate(tree.body):
         if not _prepares(statement) or _acts(statement):
             break
-        if any(isinstance(node, ast.Import | ast.ImportFrom) for node in ast.walk(statement)):
+        if any(isinstance(node, ast.Import | ast.ImportFrom) for node in walk(statement)):
             end = index + 1
     return tree.body[:end]
 

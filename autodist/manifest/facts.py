@@ -14,7 +14,7 @@ from autodist.files.looking import tests_files
 from autodist.interpreter import Event, Interpreter
 from autodist.manifest.settings import ANY, Settings
 from autodist.script import Site
-from autodist.source import Source, argument, last_name, shortened
+from autodist.source import Source, argument, last_name, shortened, walk
 from autodist.spread import WORLD
 from autodist.values import NOTHING, UNKNOWN, External
 
@@ -99,8 +99,8 @@ def facts(run: Interpreter, settings: Settings) -> Facts:
 
 def _listens(source: Source) -> bool:
     """Whether a file says `signal.signal` and `SIGUSR1`."""
-    calls = {ast.unparse(each.func) for each in ast.walk(source.tree) if isinstance(each, ast.Call)}
-    return "signal.signal" in calls and any(last_name(each) == "SIGUSR1" for each in ast.walk(source.tree))
+    calls = {ast.unparse(each.func) for each in walk(source.tree) if isinstance(each, ast.Call)}
+    return "signal.signal" in calls and any(last_name(each) == "SIGUSR1" for each in walk(source.tree))
 
 
 # -------------------------------------------------------------------- batch sizes
@@ -109,7 +109,7 @@ def _listens(source: Source) -> bool:
 def _batches(run: Interpreter, settings: Settings) -> Iterator[Batch]:
     seen = set()
     for source in run.project.sources:
-        for node in ast.walk(source.tree):
+        for node in walk(source.tree):
             whole = _divided(node, source, run)
             if whole is None or (code := ast.unparse(whole)) in seen:
                 continue
@@ -151,7 +151,7 @@ def own_addresses(run: Interpreter) -> Iterator[Site]:
     """`os.environ["MASTER_ADDR"] = "localhost"`, `init_method="tcp://127.0.0.1:23456"`, whatever has been told."""
     value: ast.expr | None
     for source in run.project.sources:
-        for node in ast.walk(source.tree):
+        for node in walk(source.tree):
             match node:
                 case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value="MASTER_ADDR"))], value=value):
                     pass
@@ -210,8 +210,8 @@ def _goes_on(event: Event) -> bool:
     if event.kind != "model_load_state_dict":
         return event.kind == "optimizer_load_state_dict"
     home = event.function.node if event.function is not None else event.source.tree
-    got = (node for node in ast.walk(home) if isinstance(node, ast.Call) and last_name(node.func) == "get")
-    read = (node for node in ast.walk(home) if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load))
+    got = (node for node in walk(home) if isinstance(node, ast.Call) and last_name(node.func) == "get")
+    read = (node for node in walk(home) if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load))
     keys = [*(node.slice for node in read), *(node.args[0] for node in got if node.args)]
     return any(isinstance(key, ast.Constant) and COUNTED.search(str(key.value)) for key in keys)
 
@@ -231,17 +231,17 @@ def _conditions(event: Event) -> Iterator[tuple[ast.expr, bool, Source]]:
 
 def _asks_files(test: ast.expr, run: Interpreter) -> bool:
     asked = {event.node for event in run.of("exists")}
-    return tests_files(test) or any(node in asked for node in ast.walk(test))
+    return tests_files(test) or any(node in asked for node in walk(test))
 
 
 def _names(test: ast.expr) -> Iterator[str]:
-    return (last_name(node) for node in ast.walk(test) if isinstance(node, (ast.Name, ast.Attribute)))
+    return (last_name(node) for node in walk(test) if isinstance(node, (ast.Name, ast.Attribute)))
 
 
 def _behind(condition: tuple[ast.expr, bool, Source], settings: Settings) -> Iterator[str]:
     """The names in what the names of a condition stand for: `path = find(args.out) if args.resume else None`."""
     test, _, source = condition
-    for node in ast.walk(test):
+    for node in walk(test):
         if isinstance(node, ast.Name):
             for value, _ in settings.behind(node, node.id, source):
                 yield from _names(value.test if isinstance(value, ast.IfExp) else value)
@@ -314,7 +314,7 @@ def _used(run: Interpreter, settings: Settings) -> Iterator[Use]:
 def _uneventful(run: Interpreter, settings: Settings) -> Iterator[Use]:
     """Folders of data sets, and of shards."""
     for source in run.project.sources:
-        for node in ast.walk(source.tree):
+        for node in walk(source.tree):
             if not isinstance(node, ast.Call):
                 continue
             things = run.values.get(node.func, NOTHING).things

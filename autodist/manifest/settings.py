@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from autodist.interpreter import Interpreter
-from autodist.source import Source, last_name
+from autodist.source import Source, last_name, walk
 from autodist.values import NOTHING, UNKNOWN
 
 DEEPEST = 8
@@ -68,7 +68,7 @@ class Settings:
     def _declared(self) -> argparse.ArgumentParser:
         parser = _Options(add_help=False, conflict_handler="resolve")
         for source in self._run.project.sources:
-            for node in ast.walk(source.tree):
+            for node in walk(source.tree):
                 if isinstance(node, ast.Call) and last_name(node.func) in ("add_argument", "option"):
                     self._declare(parser, node)
         return parser
@@ -172,7 +172,7 @@ class Settings:
         if isinstance(node, ast.Attribute):
             for each in self._run.project.sources:
                 yield from ((value, each) for value in _assigned(each.tree, name, ast.Attribute))
-                for holder in ast.walk(each.tree) if not self._is_given(name) else ():  # `class Config: batch: int = 8`
+                for holder in walk(each.tree) if not self._is_given(name) else ():  # `class Config: batch: int = 8`
                     if isinstance(holder, ast.ClassDef):
                         yield from ((value, each) for value in _assigned(holder, name, ast.Name))
             return
@@ -198,7 +198,7 @@ class Settings:
             index -= 1
         some = False
         for place in self._run.project.sources:
-            for call in ast.walk(place.tree):
+            for call in walk(place.tree):
                 if isinstance(call, ast.Call) and last_name(call.func) == called:
                     named = next((each.value for each in call.keywords if each.arg == name), None)
                     if named is not None or index < len(call.args):
@@ -256,7 +256,7 @@ def _assigned(scope: ast.AST, name: str, kind: type[ast.Name] | type[ast.Attribu
 
 def _entries(tree: ast.Module, key: str) -> Iterator[ast.expr]:
     """What dicts hold by a key, where they are spelled out."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Dict):
             for name, value in zip(node.keys, node.values, strict=True):
                 if isinstance(name, ast.Constant) and name.value == key:

@@ -10,7 +10,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.models.moves import LateMove, held_by, late_moves, too_late
 from autodist.models.parts import Key
 from autodist.script import Concern, Model, Wrapping
-from autodist.source import Source, own_nodes
+from autodist.source import Source, own_nodes, walk
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -107,7 +107,7 @@ def _held_there(node: ast.Attribute, move: Event, wrapping: Wrapping, depth: int
         if same and here is not there and node.value.id == first == here.args.args[0].arg:
             return _own_attribute(node, there, wrapping)
     held = _named_there(node.value, move, wrapping, depth) if isinstance(node.value, ast.Name) else None
-    stores = [n for n in ast.walk(wrapping.source.tree) if isinstance(n, ast.Attribute) and n.attr == node.attr]
+    stores = [n for n in walk(wrapping.source.tree) if isinstance(n, ast.Attribute) and n.attr == node.attr]
     stores = [n for n in stores if isinstance(n.ctx, ast.Store)]
     ahead = all(n.lineno < wrapping.statement.lineno and _around(wrapping.source, n) in (None, there) for n in stores)
     return f"{held}.{node.attr}" if held is not None and ahead else None
@@ -116,7 +116,7 @@ def _held_there(node: ast.Attribute, move: Event, wrapping: Wrapping, depth: int
 def _own_attribute(node: ast.Attribute, there: ast.AST, wrapping: Wrapping) -> str | None:
     """What an attribute is called in the method of the object that wraps the model, which binds both."""
     source, bound = wrapping.source, list[ast.Assign]()
-    for each in ast.walk(source.parents[there]):
+    for each in walk(source.parents[there]):
         if isinstance(each, ast.Assign) and any(ast.unparse(node) == ast.unparse(target) for target in each.targets):
             bound.append(each)
     if len(bound) != 1 or _around(source, bound[0]) is not there:
@@ -130,7 +130,7 @@ def _own_attribute(node: ast.Attribute, there: ast.AST, wrapping: Wrapping) -> s
 
 def _is_bound(name: str, home: ast.AST, wrapping: Wrapping) -> bool:
     """Whether a name means one thing in a function or module, that it has got ahead of where the model is wrapped."""
-    if isinstance(home, FUNCTIONS) and name in {each.arg for each in ast.walk(home.args) if isinstance(each, ast.arg)}:
+    if isinstance(home, FUNCTIONS) and name in {each.arg for each in walk(home.args) if isinstance(each, ast.arg)}:
         return not wrapping.source.stores_within(home, name)
     own = own_nodes(home) if isinstance(home, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)) else ()
     stores = [n for n in own if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)]

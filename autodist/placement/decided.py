@@ -6,9 +6,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from typing import TypeAlias
 
 from autodist.program import Operation, Program
-from autodist.source import Source
+from autodist.source import Source, walk
 
 DECIDED = "the number of a sample decides over it, and each rank counts its own"
 COMPUTING = ("operator.", "builtins.", "math.")
@@ -18,6 +19,8 @@ LOOPS = (ast.For, ast.While)
 AROUND = (ast.For, ast.comprehension, *FUNCTIONS)
 LEAVING = (ast.Continue, ast.Break, ast.Return)
 ENDING = (ast.Break, ast.Return)
+Ways: TypeAlias = tuple[type[ast.stmt], ...]
+Leaving: TypeAlias = dict[tuple[ast.stmt, Ways], list[ast.expr]]
 
 
 @lru_cache(maxsize=2)
@@ -27,14 +30,19 @@ def decided(program: Program) -> Mapping[Operation, frozenset[Operation]]:
     if not made:
         return {}
     tests: dict[ast.AST, frozenset[Operation]] = {}
+    leaving: Leaving = {}
+
+    def of(test: ast.expr) -> frozenset[Operation]:
+        return frozenset(number for op in program.at(test).operations for number in made.get(op, ()))
 
     def deciding(node: ast.AST, source: Source) -> frozenset[Operation]:
         if node not in tests:
-            asked = [each for each in _tests(node, source) if not _begins_alike(node, each, source)]
+            asked = [
+                each for each in _tests(node, source, leaving) if of(each) and not _begins_alike(node, each, source)
+            ]
             if isinstance(node, ast.Call) and len(program.at(node.func).things) > 1:
                 asked += _choosing(node.func, source)
-            read = (op for each in asked for op in program.at(each).operations if op in made)
-            tests[node] = frozenset(number for op in read for number in made[op])
+            tests[node] = frozenset(number for each in asked for number in of(each))
         return tests[node]
 
     found = {}
@@ -72,7 +80,7 @@ def is_behind(operation: Operation, number: Operation) -> bool:
     """Whether it is computed once the loop has ended that counts a number: `loss /= i + 1` behind it"""
     node = number.node
     loop = next((each for each in number.source.ancestors(node) if isinstance(each, AROUND)), None)
-    if not isinstance(loop, ast.For) or node not in ast.walk(loop.iter):
+    if not isinstance(loop, ast.For) or node not in walk(loop.iter):
         return False
     return all(each.node is not loop for each in operation.region.everywhere)
 
@@ -89,26 +97,25 @@ def _computed(program: Program) -> dict[Operation, frozenset[Operation]]:
     return found
 
 
-def _tests(node: ast.AST, source: Source) -> Iterator[ast.expr]:
+def _tests(node: ast.AST, source: Source, leaving: Leaving) -> Iterator[ast.expr]:
     """What decides whether something is computed: the conditions around it, those by which rounds and functions are
-    left ahead of it, and those that end the loops around it."""
+    left ahead of it, and those that end the loops around it. ``leaving`` keeps these, by the block that leaves."""
     yield from source.conditions(node)
     inner = node
     for above in source.ancestors(node):
         if isinstance(inner, ast.stmt) and not isinstance(inner, FUNCTIONS):
-            block = source.block(inner)
-            yield from _left_by(block[: block.index(inner)], LEAVING)
+            yield from _left_by(source.before(inner), LEAVING, leaving)
         if isinstance(above, FUNCTIONS):
             return
         if isinstance(above, LOOPS):
-            yield from _left_by(above.body, ENDING)
+            yield from _left_by(above.body, ENDING, leaving)
         inner = above
 
 
 def _choosing(function: ast.expr, source: Source) -> Iterator[ast.expr]:
     """What decides which of several functions is called: `losses[i % 2](out, y)`, `by_number.get(i, mse)(out, y)`, also
     by way of a name."""
-    parts, seen = [*ast.walk(function)], set[ast.AST]()
+    parts, seen = [*walk(function)], set[ast.AST]()
     for store in (each for name in parts if isinstance(name, ast.Name) for each in source.stores(name)):
         statement = source.parents[store]
         if statement in seen:  # `model = wrapped(model)`
@@ -116,7 +123,7 @@ def _choosing(function: ast.expr, source: Source) -> Iterator[ast.expr]:
         seen.add(statement)
         if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and statement.value is not None:
             yield from source.conditions(store)
-            parts += ast.walk(statement.value)
+            parts += walk(statement.value)
     for each in parts:
         if isinstance(each, ast.Subscript):
             yield each.slice
@@ -126,11 +133,14 @@ def _choosing(function: ast.expr, source: Source) -> Iterator[ast.expr]:
             yield each.test
 
 
-def _left_by(statements: Iterable[ast.stmt], ways: tuple[type[ast.stmt], ...]) -> Iterator[ast.expr]:
+def _left_by(statements: Iterable[ast.stmt], ways: Ways, leaving: Leaving) -> Iterator[ast.expr]:
     branches = (ast.If, ast.Match)
-    for branch in (inner for each in statements if isinstance(each, branches) for inner in ast.walk(each)):
-        if isinstance(branch, branches) and any(isinstance(each, ways) for each in ast.walk(branch)):
-            yield branch.test if isinstance(branch, ast.If) else branch.subject
+    for each in (each for each in statements if isinstance(each, branches)):
+        if (each, ways) not in leaving:
+            inner = (part for part in walk(each) if isinstance(part, branches))
+            found = [part for part in inner if any(isinstance(one, ways) for one in walk(part))]
+            leaving[each, ways] = [part.test if isinstance(part, ast.If) else part.subject for part in found]
+        yield from leaving[each, ways]
 
 
 def _begins_alike(node: ast.AST, test: ast.expr, source: Source) -> bool:
@@ -140,19 +150,19 @@ def _begins_alike(node: ast.AST, test: ast.expr, source: Source) -> bool:
     if not isinstance(branch, (ast.If, ast.IfExp)):
         return False
     sides = [each if isinstance(each, list) else [each] for each in (branch.body, branch.orelse)]
-    inside = [any(part is node for each in side for part in ast.walk(each)) for side in sides]
+    inside = [any(part is node for each in side for part in walk(each)) for side in sides]
     if True not in inside:
         return False
     other = [*_values(sides[not inside.index(True)])]
     if isinstance(node, ast.AugAssign) or isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         added = [node.value] if isinstance(node, ast.AugAssign) else [node.left, node.right]
         return any(ast.dump(each) == ast.dump(one) for each in added for one in other)
-    return any(ast.dump(node) == ast.dump(part) for one in other for part in ast.walk(one))
+    return any(ast.dump(node) == ast.dump(part) for one in other for part in walk(one))
 
 
 def _values(side: Iterable[ast.stmt | ast.expr]) -> Iterator[ast.expr]:
     """What one side of a branch gives, or binds names to."""
-    for each in (part for one in side for part in (ast.walk(one) if isinstance(one, ast.stmt) else [one])):
+    for each in (part for one in side for part in (walk(one) if isinstance(one, ast.stmt) else [one])):
         if isinstance(each, (ast.Assign, ast.AugAssign)):
             yield each.value
         elif isinstance(each, ast.expr) and each in side:

@@ -33,6 +33,7 @@ from autodist.placement.shapes import Sizes
 from autodist.placement.sizes import AGAIN
 from autodist.placement.whole_numbers import WholeNumbers
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
+from autodist.source import walk
 from autodist.trace.things import External, Mapping, Sequence, Stream, is_of_loader
 
 SOURCES = (BATCH, FIELDS)
@@ -370,7 +371,7 @@ class Reading:
         """The loops, by what they are written to go over, and to call each of it."""
         written = [(loop, loop.node) for loop in self._program.loops]
         heads = [(loop, at) for loop, at in written if isinstance(at, (ast.For, ast.comprehension))]
-        return {each: loop for loop, at in heads for part in (at.iter, at.target) for each in ast.walk(part)}
+        return {each: loop for loop, at in heads for part in (at.iter, at.target) for each in walk(part)}
 
     def _meets_another(self, given: Iterable[Value]) -> bool:
         """Whether one sample of a rank meets each of its others, which a loop within the loop over them has come to."""

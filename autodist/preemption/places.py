@@ -10,7 +10,7 @@ from autodist.interpreter import Event, Interpreter, Loop
 from autodist.preemption.saving import Saving, counts, refuse
 from autodist.preemption.variables import running, uses
 from autodist.script import Loader, Preemption, TrainingScript
-from autodist.source import Source, argument, last_name
+from autodist.source import Source, argument, last_name, walk
 from autodist.values import NOTHING
 
 RANGES = ("range", "trange")
@@ -54,16 +54,14 @@ class _Places:
         assert inner is not None and isinstance(save.node, ast.Call) and isinstance(load.node, ast.Call)
         copied, guard, replaced = saving.copied(save, epochs, inner, batches.node, number)
         values = self.script.values
-        saved = {n.id for each in saving.contents(save) for n in ast.walk(each) if isinstance(n, ast.Name)}
+        saved = {n.id for each in saving.contents(save) for n in walk(each) if isinstance(n, ast.Name)}
         variables = [
             each
             for each in running(batches.node, batches.source, values)
             if each.attributes is None or each.code not in saved
         ]
         told = {name for each in copied for name, _ in uses([each])} | {each.code for each in variables}
-        told |= {
-            ast.unparse(n) for each in saving.contents(save) for n in ast.walk(each) if isinstance(n, ast.Attribute)
-        }
+        told |= {ast.unparse(n) for each in saving.contents(save) for n in walk(each) if isinstance(n, ast.Attribute)}
         lasting = [each for each in running(epochs.node, source, values, inner) if each.code not in told | {number}]
         for one in (*variables, *lasting):
             if "held" in dict(one.attributes or ()).values():
@@ -114,16 +112,16 @@ class _Places:
 
     def _check_group(self) -> None:
         for source in self.script.project.sources:
-            for node in ast.walk(source.tree):
+            for node in walk(source.tree):
                 if isinstance(node, ast.Call) and ast.unparse(node.func) == "signal.signal":
-                    if any(last_name(each) in SIGNALS for each in ast.walk(node)):
+                    if any(last_name(each) in SIGNALS for each in walk(node)):
                         refuse(
                             source,
                             node,
                             "the script listens to this signal itself: take its handler out, or leave the option",
                         )
         for event in self.run.of("init_process_group"):
-            told = ast.walk(event.node) if isinstance(event.node, ast.Call) else ()
+            told = walk(event.node) if isinstance(event.node, ast.Call) else ()
             if any(isinstance(each, ast.Constant) and each.value == "nccl" for each in told):
                 message = (
                     'ranks agree by a number on the CPU, which NCCL does not take: "cpu:gloo,cuda:nccl" takes both'
@@ -184,14 +182,14 @@ class _Places:
         """The loader, as it is named in a loop over it, behind a progress bar and the like."""
         pending: list[ast.expr] = [loop.iter]
         while pending:
-            for node in ast.walk(pending.pop(0)):
+            for node in walk(pending.pop(0)):
                 if not isinstance(node, (ast.Name, ast.Attribute)):
                     continue
                 made = [source.statement(each) for each in source.stores(node)] if isinstance(node, ast.Name) else []
                 bars = [each.value for each in made if isinstance(each, ast.Assign) and _is_bar(each.value)]
                 if not bars and self._is_of(node, loader):
                     return ast.unparse(node)
-                pending += [each for each in bars if node not in ast.walk(each)]
+                pending += [each for each in bars if node not in walk(each)]
         return None
 
     def _is_of(self, node: ast.expr, loader: Loader) -> bool:
@@ -200,15 +198,15 @@ class _Places:
     def _check_numbers(self, loop: ast.For, source: Source, loader: Loader) -> None:
         """Whether nothing around the loader counts its batches but `enumerate`, which can be told where to begin."""
         named = [
-            source.statement(each) for n in ast.walk(loop.iter) if isinstance(n, ast.Name) for each in source.stores(n)
+            source.statement(each) for n in walk(loop.iter) if isinstance(n, ast.Name) for each in source.stores(n)
         ]
         made = [
             (each.value, PLAIN) for each in named if isinstance(each, ast.Assign) and loop not in source.ancestors(each)
         ]
         for value, known in [(loop.iter, (*PLAIN, "enumerate")), *made]:
-            if any(each is loader.node for each in ast.walk(value)):
+            if any(each is loader.node for each in walk(value)):
                 continue
-            for call in (each for each in ast.walk(value) if isinstance(each, ast.Call)):
+            for call in (each for each in walk(value) if isinstance(each, ast.Call)):
                 given = [*call.args, *(each.value for each in call.keywords if each.arg == "iterable")]
                 passes_on = any(self.run.values.get(each, NOTHING).objects("loader") for each in given)
                 passes_on = passes_on or any(isinstance(each, ast.Call) for each in given)
@@ -246,14 +244,14 @@ class _Places:
             "this loop begins with the same epoch whatever was loaded: let it begin with the epoch of the checkpoint"
         )
         if isinstance(node, ast.While):
-            counted = [each.target for each in ast.walk(node) if isinstance(each, ast.AugAssign)]
-            tested = {ast.unparse(each) for each in ast.walk(node.test) if isinstance(each, (ast.Name, ast.Attribute))}
+            counted = [each.target for each in walk(node) if isinstance(each, ast.AugAssign)]
+            tested = {ast.unparse(each) for each in walk(node.test) if isinstance(each, (ast.Name, ast.Attribute))}
             names = [code for each in counted if (code := ast.unparse(each)) in tested]
             if not names:
                 refuse(source, node, "this loop counts no epochs: there is no number to go on at")
             return names[0], None
         assert isinstance(node, ast.For)
-        calls = [each for each in ast.walk(node.iter) if isinstance(each, ast.Call) and last_name(each.func) in RANGES]
+        calls = [each for each in walk(node.iter) if isinstance(each, ast.Call) and last_name(each.func) in RANGES]
         if not calls or not isinstance(node.target, (ast.Name, ast.Attribute)):
             refuse(source, node, "this loop does not go through `range(first, last)`: there is no epoch to begin with")
         if len(calls[0].args) < 2 or isinstance(calls[0].args[0], ast.Constant):
@@ -265,18 +263,16 @@ class _Places:
 
     def _is_loaded(self, start: ast.expr, source: Source) -> bool:
         """Whether a value comes from elsewhere than from constants: from a checkpoint, a function, a caller."""
-        names = {last_name(each) for each in ast.walk(start) if isinstance(each, (ast.Name, ast.Attribute))}
+        names = {last_name(each) for each in walk(start) if isinstance(each, (ast.Name, ast.Attribute))}
         home = source.home(start)
-        if any(each.arg in names for each in ast.walk(home) if isinstance(each, ast.arg)):
+        if any(each.arg in names for each in walk(home) if isinstance(each, ast.arg)):
             return True
         for each in self.script.project.sources:
-            for node in ast.walk(each.tree):
+            for node in walk(each.tree):
                 if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
                     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                    bound = {last_name(part) for target in targets for part in ast.walk(target)}
-                    if bound & names and any(
-                        isinstance(part, (ast.Subscript, ast.Call)) for part in ast.walk(node.value)
-                    ):
+                    bound = {last_name(part) for target in targets for part in walk(target)}
+                    if bound & names and any(isinstance(part, (ast.Subscript, ast.Call)) for part in walk(node.value)):
                         return True
         return False
 
@@ -288,7 +284,7 @@ class _Places:
         chain = [(each.node, each.source) for each in step.calls if each.node is not None] + [(step.node, step.source)]
         at = next(at for at, (node, file) in enumerate(chain) if own in file.ancestors(node))
         node, file = chain[at]
-        names = ast.walk(own.iter) if isinstance(own, ast.For) else ()
+        names = walk(own.iter) if isinstance(own, ast.For) else ()
         read = [t for n in names if isinstance(n, ast.expr) for t in self.run.values.get(n, NOTHING).objects("loader")]
         evaluates = any(each.node is not loader.node for each in read)
         asked = [each for each in dict.fromkeys(file.conditions(node)) if own in file.ancestors(each)]
@@ -299,7 +295,7 @@ class _Places:
             refuse(batches.source, own, message)
         for test in asked:
             if evaluates or counts(test):
-                if changed & {each.id for each in ast.walk(test) if isinstance(each, ast.Name)}:
+                if changed & {each.id for each in walk(test) if isinstance(each, ast.Name)}:
                     message = "the loop changes what this condition for a step goes by: count batches by enumerate()"
                     refuse(file, test, message)
                 yield test
@@ -319,7 +315,7 @@ class _Places:
 def _imports(source: Source, other: Source) -> bool:
     """Whether a file imports another one, by whatever name."""
     name = other.module.rpartition(".")[2]
-    for node in ast.walk(source.tree):
+    for node in walk(source.tree):
         if isinstance(node, ast.ImportFrom):
             told = [(node.module or "").rpartition(".")[2], *(each.name for each in node.names)]
         elif isinstance(node, ast.Import):

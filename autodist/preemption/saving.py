@@ -11,7 +11,7 @@ from autodist.errors import AutodistError
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.preemption.variables import uses
 from autodist.script import TrainingScript
-from autodist.source import Source, argument, last_name
+from autodist.source import Source, argument, last_name, walk
 from autodist.values import NOTHING, Function, Object
 
 PUTTING = ("update", "setdefault", "append", "pop")
@@ -48,7 +48,7 @@ class Saving:
             if epochs.node not in loops or batches.node in loops or not isinstance(event.node, ast.Call):
                 continue
             if last_name(event.node.func) == "save" and any(
-                part in states for each in self.contents(event) for part in ast.walk(each)
+                part in states for each in self.contents(event) for part in walk(each)
             ):
                 found.append(event)
         if not found:
@@ -78,11 +78,11 @@ class Saving:
                 continue
             seen.add(node)
             yield node
-            for made in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
+            for made in (each for each in walk(node) if isinstance(each, ast.Call)):
                 called = (t for t in self.run.values.get(made.func, NOTHING).things if isinstance(t, Function))
-                returned = ((each, t) for t in called for each in ast.walk(t.node) if isinstance(each, ast.Return))
+                returned = ((each, t) for t in called for each in walk(t.node) if isinstance(each, ast.Return))
                 pending += [(each.value, t.source) for each, t in returned if each.value is not None]
-            for name in (each for each in ast.walk(node) if isinstance(each, ast.Name)):
+            for name in (each for each in walk(node) if isinstance(each, ast.Name)):
                 for store in source.stores(name):
                     statement = source.statement(store)
                     if isinstance(statement, ast.Assign):
@@ -127,7 +127,7 @@ class Saving:
             refuse(save.source, save.node, message)
         ahead = list(_between(inner, statement, epochs.node, source))
         for chosen in self._choices(statement, epochs, ahead):
-            names = {n.id for n in ast.walk(chosen) if isinstance(n, ast.Name)} - {number}
+            names = {n.id for n in walk(chosen) if isinstance(n, ast.Name)} - {number}
             if any(source.stores_within(epochs.node, each) for each in names):
                 message = (
                     "the checkpoint is only written where this holds: inside an epoch another would take its place"
@@ -167,7 +167,7 @@ class Saving:
     def _choices(self, statement: ast.stmt, epochs: Loop, ahead: list[ast.stmt]) -> Iterator[ast.expr]:
         """The conditions in an epoch by which a checkpoint is written, but for ranks and every so many epochs."""
         source = epochs.source
-        for node in (part for each in ahead for part in ast.walk(each) if isinstance(part, ast.Continue)):
+        for node in (part for each in ahead for part in walk(each) if isinstance(part, ast.Continue)):
             around = list(source.ancestors(node))
             if next(each for each in around if isinstance(each, (ast.For, ast.While))) is epochs.node:
                 yield from (each.test for each in around[:1] if isinstance(each, ast.If) and not counts(each.test))
@@ -195,7 +195,7 @@ class Saving:
         )
 
     def _reads_key(self, key: ast.Constant) -> bool:
-        nodes = (each for source in self.script.project.sources for each in ast.walk(source.tree))
+        nodes = (each for source in self.script.project.sources for each in walk(source.tree))
         for each in nodes:
             if isinstance(each, ast.Subscript) and isinstance(each.ctx, ast.Load):
                 if isinstance(each.slice, ast.Constant) and each.slice.value == key.value:
@@ -211,7 +211,7 @@ class Saving:
         moved: dict[str, set[object]] = {}
         held: set[object]
         for each in self.script.project.sources:
-            for node in ast.walk(each.tree):
+            for node in walk(each.tree):
                 if not isinstance(node, ast.Attribute):
                     continue
                 held = {
@@ -228,8 +228,8 @@ class Saving:
                     if isinstance(node.value, (ast.Name, ast.Attribute)):
                         moved.setdefault(ast.unparse(node.value), set()).update(held)
         home = source.home(epochs)
-        known = {node.id for node in ast.walk(home) if isinstance(node, ast.Name)}
-        known |= {each.arg for each in ast.walk(home) if isinstance(each, ast.arg)}
+        known = {node.id for node in walk(home) if isinstance(node, ast.Name)}
+        known |= {each.arg for each in walk(home) if isinstance(each, ast.arg)}
         for code, held in moved.items():
             if not held & saved:
                 if code.partition(".")[0] not in known:
@@ -268,8 +268,7 @@ def _between(inner: ast.stmt, statement: ast.stmt, epochs: ast.AST, source: Sour
     node: ast.AST = statement
     while node is not epochs:
         if isinstance(node, ast.stmt):
-            block = source.block(node)
-            ahead = block[: block.index(node)]
+            ahead = source.before(node)
             first = next(
                 (at for at, each in enumerate(ahead, 1) if each is inner or each in source.ancestors(inner)), 0
             )
@@ -280,7 +279,7 @@ def _between(inner: ast.stmt, statement: ast.stmt, epochs: ast.AST, source: Sour
 def _touched(statement: ast.stmt) -> set[str]:
     """Variables that a statement binds, or puts something into: `state["epoch"] = epoch`, `state.update(more)`."""
     found = {name for name, use in uses([statement]) if use != "read"}
-    for node in ast.walk(statement):
+    for node in walk(statement):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name):
             found.add(node.value.id)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
@@ -302,8 +301,7 @@ def _before(inner: ast.stmt, source: Source) -> list[ast.AST]:
     node: ast.AST = inner
     while node is not source.home(inner):
         if isinstance(node, ast.stmt):
-            block = source.block(node)
-            found += block[: block.index(node)]
+            found += source.before(node)
         node = source.parents[node]
         if isinstance(node, ast.For):
             found.append(node.target)
@@ -311,11 +309,11 @@ def _before(inner: ast.stmt, source: Source) -> list[ast.AST]:
 
 
 def counts(test: ast.expr) -> bool:
-    return any(isinstance(each, ast.Mod) for each in ast.walk(test))
+    return any(isinstance(each, ast.Mod) for each in walk(test))
 
 
 def _loaded(statement: ast.stmt) -> list[ast.Name]:
-    return [each for each in ast.walk(statement) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
+    return [each for each in walk(statement) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
 
 
 def _is_called(name: ast.Name, source: Source) -> bool:
@@ -331,7 +329,7 @@ def _named(statement: ast.stmt, save: Event) -> set[str]:
 
 def _computes(statement: ast.stmt) -> bool:
     """Whether a statement does more than put together what is saved: paths, states and the like."""
-    calls = [each for each in ast.walk(statement) if isinstance(each, ast.Call)]
+    calls = [each for each in walk(statement) if isinstance(each, ast.Call)]
     if not all(last_name(each.func) in ("state_dict", "join", "format", "dict", "Path", "str") for each in calls):
         return True
     plain = (ast.Dict, ast.JoinedStr, ast.Call, ast.BinOp, ast.Constant)

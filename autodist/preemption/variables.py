@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from autodist.script import Running
-from autodist.source import Source
+from autodist.source import Source, walk
 from autodist.spread import MEAN, Spread
 from autodist.values import NOTHING, Object, Value
 
@@ -47,8 +47,8 @@ def uses(nodes: Iterable[ast.AST]) -> Iterator[Use]:
                 both = {name for name, use in first if use == "bound"} & {name for name, use in other if use == "bound"}
                 yield from (*_branch(body), *_branch(rest), *((name, "bound") for name in sorted(both)))
             case _ if isinstance(node, SCOPES):
-                own = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and _stores(each)}
-                own |= {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}
+                own = {each.id for each in walk(node) if isinstance(each, ast.Name) and _stores(each)}
+                own |= {each.arg for each in walk(node) if isinstance(each, ast.arg)}
                 yield from ((name, "read") for name in sorted(_names(node) - own))
             case _ if isinstance(node, BLOCKS):
                 yield from _branch(ast.iter_child_nodes(node))
@@ -111,8 +111,8 @@ def running(
     if without is not None:
         later -= {name for name, use in round_ if use == "bound"}
     ahead = {name for name, use in uses(_ahead(loop, source)) if use != "read"}
-    ahead |= {each.arg for each in ast.walk(source.home(loop)) if isinstance(each, ast.arg)}
-    within = [part for each in (*target, *body) for part in ast.walk(each)]
+    ahead |= {each.arg for each in walk(source.home(loop)) if isinstance(each, ast.arg)}
+    within = [part for each in (*target, *body) for part in walk(each)]
     numbers = _names(loop.target) if without is not None and isinstance(loop, ast.For) else set()
     kept = (_read_first(round_) & bound | later) - numbers
     found = {}
@@ -124,7 +124,7 @@ def running(
                 over = "own"
             found[name] = Running(name, over, name in ahead)
     made = {name for name, use in round_ if use == "bound"} - kept
-    called = [part for each in _methods(within, loop, source) for part in ast.walk(each)]
+    called = [part for each in _methods(within, loop, source) for part in walk(each)]
     for node in (*within, *called):
         for each in _changed(node, values) if isinstance(node, ast.stmt) else ():
             if node in called and not each.code.startswith("self."):
@@ -155,12 +155,12 @@ def _methods(nodes: Iterable[ast.AST], loop: ast.stmt, source: Source) -> list[a
             method = own.get(node.attr)
             if method is not None and method not in found:
                 found.append(method)
-                pending += ast.walk(method)
+                pending += walk(method)
     return found
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return {each.id for each in walk(node) if isinstance(each, ast.Name)}
 
 
 def _ahead(loop: ast.stmt, source: Source) -> Iterator[ast.AST]:
@@ -169,8 +169,7 @@ def _ahead(loop: ast.stmt, source: Source) -> Iterator[ast.AST]:
     inner: ast.AST = loop
     while inner is not home:
         assert isinstance(inner, ast.stmt)
-        block = source.block(inner)
-        yield from block[: block.index(inner)]
+        yield from source.before(inner)
         inner = source.parents[inner]
         while not isinstance(inner, (ast.stmt, ast.Module)):
             inner = source.parents[inner]
@@ -240,7 +239,7 @@ def _goes_by_rank(node: ast.AST, loop: ast.stmt, source: Source, values: Mapping
             above.test if isinstance(above, (ast.If, ast.While)) else above.iter if isinstance(above, ast.For) else None
         )
         if asked is not None and any(
-            isinstance(n, ast.expr) and values.get(n, NOTHING).spread.is_local for n in ast.walk(asked)
+            isinstance(n, ast.expr) and values.get(n, NOTHING).spread.is_local for n in walk(asked)
         ):
             return True
     return False

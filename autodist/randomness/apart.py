@@ -30,7 +30,7 @@ from autodist.script import Apart, Loader, Model
 from autodist.solve.draws import Draw
 from autodist.solve.learned import learned
 from autodist.solve.steps import given, steps_of
-from autodist.source import all_of, last_name
+from autodist.source import all_of, last_name, walk
 from autodist.values import (
     NOTHING,
     Items,
@@ -127,7 +127,7 @@ def _runs_by_chance(module: Object, run: Interpreter) -> bool:
 
 def _goes_by_chance(test: ast.expr, drawn: set[ast.AST], run: Interpreter) -> bool:
     """Whether a condition is computed from what was drawn, or from a rank's samples and not only their number."""
-    made = {*ast.walk(test), *roots(test, run, set())}
+    made = {*walk(test), *roots(test, run, set())}
     own = (each for each in made if isinstance(each, ast.expr) and not run.is_alike(each))
     return not made.isdisjoint(drawn) or not run.is_alike(test) and not all(map(run.counts_samples, own))
 
@@ -180,7 +180,7 @@ def _parts_ways(statement: ast.AST | None, met: set[ast.AST]) -> bool:
     if not isinstance(statement, (ast.If, ast.While, ast.For)):
         return False
     leaving = (ast.Continue, ast.Break, ast.Return, ast.Raise)
-    inside = [node for block in (*statement.body, *statement.orelse) for node in ast.walk(block)]
+    inside = [node for block in (*statement.body, *statement.orelse) for node in walk(block)]
     return any(node in met or isinstance(node, leaving) for node in inside)
 
 
@@ -188,12 +188,12 @@ def _said(test: ast.expr, run: Interpreter) -> Iterator[ast.AST]:
     """The parts of a condition, and of what the names in it are bound to in its function, that are numbers which all
     ranks know: no loss."""
     source = run.sources[test]
-    names = {each.id for each in ast.walk(test) if isinstance(each, ast.Name)}
-    bound = (each for each in ast.walk(source.home(test)) if isinstance(each, ast.Assign)) if names else ()
+    names = {each.id for each in walk(test) if isinstance(each, ast.Name)}
+    bound = (each for each in walk(source.home(test)) if isinstance(each, ast.Assign)) if names else ()
     made = (e.value for e in bound if any(isinstance(t, ast.Name) and t.id in names for t in e.targets))
     for each in (test, *made):
         if run.is_alike(each):
-            yield from ast.walk(each)
+            yield from walk(each)
 
 
 def draws_data(loaders: Iterable[Loader], run: Interpreter, common: Collection[ast.AST] = ()) -> bool:

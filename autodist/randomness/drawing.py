@@ -9,7 +9,7 @@ from autodist import seeding
 from autodist.interpreter import Event, Interpreter, Loop, is_setting, once_a_run
 from autodist.models import is_main_guard
 from autodist.script import Site
-from autodist.source import Source, argument, last_name
+from autodist.source import Source, argument, last_name, walk
 from autodist.values import (
     NOTHING,
     External,
@@ -127,7 +127,7 @@ def is_for_a_parameter(event: Event, run: Interpreter) -> bool:
     """Whether noise has the shape of a parameter or its gradient, to which it is added: `torch.randn(p.shape)`."""
     if event.kind not in DRAWS or event.inside_forward:
         return False
-    asked = (n for n in ast.walk(event.node) if isinstance(n, ast.Attribute) and n.attr in ("shape", "size"))
+    asked = (n for n in walk(event.node) if isinstance(n, ast.Attribute) and n.attr in ("shape", "size"))
     return any(isinstance(t, Parameters) for n in asked for t in run.values.get(n.value, NOTHING).things)
 
 

@@ -14,7 +14,7 @@ from autodist import regions, seeding
 from autodist.interpreter import Event, Interpreter
 from autodist.randomness.drawing import is_per_sample, libraries_of
 from autodist.script import OrderSeed, Site
-from autodist.source import Source, argument, last_name, simple
+from autodist.source import Source, argument, last_name, simple, walk
 
 OPTIONS = "add_argument"
 
@@ -94,7 +94,7 @@ def _is_called_back(event: Event) -> bool:
 def _made_at(site: Site, run: Interpreter) -> list[Event]:
     """What happens where a call makes a loader or sampler."""
     found = [event for event in run.events if event.node is site.node]
-    inside = set(ast.walk(site.node)) | {*site.source.ancestors(site.node)} if not found else set()
+    inside = set(walk(site.node)) | {*site.source.ancestors(site.node)} if not found else set()
     return found or [event for event in run.events if event.node in inside and event.source is site.source]
 
 
@@ -112,7 +112,7 @@ def _own_generator(call: ast.Call, source: Source) -> str | None:
         return None
     made = [given]
     if isinstance(given, (ast.Name, ast.Attribute)):
-        bound = (each for each in ast.walk(source.tree) if isinstance(each, ast.Assign))
+        bound = (each for each in walk(source.tree) if isinstance(each, ast.Assign))
         made = [each.value for each in bound if last_name(given) in map(last_name, each.targets)]
     if not made or not all(_is_generator(each) for each in made):
         return None
@@ -124,7 +124,7 @@ def _own_generator(call: ast.Call, source: Source) -> str | None:
 
 def _is_generator(made: ast.expr) -> bool:
     """`torch.Generator()`, `torch.Generator().manual_seed(1)`"""
-    calls = [each for each in ast.walk(made) if isinstance(each, ast.Call)]
+    calls = [each for each in walk(made) if isinstance(each, ast.Call)]
     return isinstance(made, ast.Call) and any(last_name(each.func) == "Generator" for each in calls)
 
 
@@ -169,7 +169,7 @@ def _is_readable(expression: ast.expr, site: Site, seed: Event, run: Interpreter
     if there is not home and (not isinstance(there, ast.Module) or _binds(home, root.id)):
         return False
     given = not isinstance(there, ast.Module) and root.id in {
-        each.arg for each in ast.walk(there.args) if isinstance(each, ast.arg)
+        each.arg for each in walk(there.args) if isinstance(each, ast.arg)
     }
     if len(stores) + given != 1:
         return False
@@ -185,7 +185,7 @@ def _is_readable(expression: ast.expr, site: Site, seed: Event, run: Interpreter
         and isinstance(each.ctx, ast.Store)
         and each.attr == name
         and (there is not home or low <= each.lineno <= high)
-        for each in ast.walk(source.tree)
+        for each in walk(source.tree)
     )
 
 
@@ -197,7 +197,7 @@ def _binds(home: ast.AST, name: str) -> bool:
         or isinstance(each, ast.Name)
         and each.id == name
         and isinstance(each.ctx, ast.Store)
-        for each in ast.walk(home)
+        for each in walk(home)
     )
 
 
@@ -207,7 +207,7 @@ def _is_integer(expression: ast.expr, run: Interpreter) -> bool:
     if value is not None and isinstance(value.const, int):
         return True
     name = last_name(expression) or ""
-    return any(_declares(each, name) for source in run.project.sources for each in ast.walk(source.tree))
+    return any(_declares(each, name) for source in run.project.sources for each in walk(source.tree))
 
 
 def _declares(node: ast.AST, name: str) -> bool:

@@ -10,7 +10,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.randomness.drawing import draw_events, is_dropout, is_of_sampler, is_per_sample, libraries_of, names_order
 from autodist.randomness.dropping import drops
 from autodist.script import Loader, Model
-from autodist.source import last_name
+from autodist.source import last_name, walk
 from autodist.values import (
     NOTHING,
     Draw,
@@ -111,9 +111,9 @@ def _inside(ordering: list[Event], samplers: list[Object]) -> Iterator[ast.AST]:
 
 def _goes_on(function: ast.AST) -> bool:
     """Whether it yields for as long as it is asked."""
-    loops = [n for n in ast.walk(function) if isinstance(n, ast.While)]
+    loops = [n for n in walk(function) if isinstance(n, ast.While)]
     endless = [loop for loop in loops if isinstance(loop.test, ast.Constant) and loop.test.value]
-    return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for loop in endless for node in ast.walk(loop))
+    return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for loop in endless for node in walk(loop))
 
 
 def drawn_beside_torch(draws: frozenset[object], run: Interpreter) -> bool:
@@ -158,6 +158,6 @@ def picks_of_all(run: Interpreter) -> dict[ast.AST, Event]:
         if event.loops and not event.inside_forward
         for thing in event.value.things
         if isinstance(thing, Draw)
-        for node in ast.walk(thing.node)
+        for node in walk(thing.node)
         if isinstance(node, ast.Call) and run.is_alike(node)
     }

@@ -12,7 +12,7 @@ from autodist.ranks.waiting import Meeting, meetings
 from autodist.ranks.ways import Ways
 from autodist.rule import Severity
 from autodist.script import Concern
-from autodist.source import Source, all_of, shortened
+from autodist.source import Source, all_of, shortened, walk
 
 TRIMMED = ("operator.mod", "operator.floordiv")
 FEW = 40
@@ -75,7 +75,7 @@ def _trimmed(node: ast.expr, ranks: Ranks) -> bool:
         if each not in seen:
             seen.add(each)
             pending += [op for part in each.operands for op in part.operations]
-    return any(isinstance(part, ast.BinOp) and isinstance(part.op, (ast.Mod, ast.FloorDiv)) for part in ast.walk(node))
+    return any(isinstance(part, ast.BinOp) and isinstance(part.op, (ast.Mod, ast.FloorDiv)) for part in walk(node))
 
 
 def orders(ranks: Ranks) -> Iterator[Concern]:
@@ -100,7 +100,7 @@ def orders(ranks: Ranks) -> Iterator[Concern]:
 
 
 def _inside(block: list[ast.stmt], known: list[Meeting]) -> list[Meeting]:
-    within = {node for statement in block for node in ast.walk(statement)}
+    within = {node for statement in block for node in walk(statement)}
     return sorted((each for each in known if each.node in within), key=lambda each: getattr(each.node, "lineno", 0))
 
 

@@ -12,6 +12,7 @@ from autodist.ranks.launched import ONE_MACHINE, comes_from
 from autodist.ranks.reading import RANK_0, RANK_1, Ranks, contained
 from autodist.rule import Severity
 from autodist.script import Concern
+from autodist.source import walk
 
 DRAWS = frozenset(["random_draw", "index_draw"])
 SPLIT_ELSEWHERE = ("split_dataset_by_node", "split_by_node", "StatefulDataLoader")
@@ -111,8 +112,8 @@ def stream(thing: Any) -> ast.ClassDef | None:
 def _parts(node: ast.ClassDef, ranks: Ranks) -> bool:
     """Whether what a stream gives hangs on the rank, or on chance, or cannot be told."""
     begins = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
-    skipped = {part for each in begins for part in ast.walk(each)}
-    inside = [each for each in ast.walk(node) if isinstance(each, ast.expr) and each not in skipped]
+    skipped = {part for each in begins for part in walk(each)}
+    inside = [each for each in walk(node) if isinstance(each, ast.expr) and each not in skipped]
     for each in inside:
         value = ranks.program.at(each)
         if ranks.by_rank(value) or ranks.evaluated(value, RANK_0) != ranks.evaluated(value, RANK_1):

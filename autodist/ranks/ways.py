@@ -50,7 +50,7 @@ class Ways:
         given: dict[ast.AST, list[tuple[Source, ast.Call]]] = {}
         at = self._ranks.program.at
         for source in self._ranks.sources:
-            for node in ast.walk(source.tree):
+            for node in walk(source.tree):
                 if isinstance(node, ast.Call):
                     for function in set(self._ranks.called(at(node.func))):
                         found.setdefault(function, []).append((source, node))

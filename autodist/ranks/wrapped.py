@@ -10,7 +10,7 @@ from autodist.program import Operation, Value, held, joined
 from autodist.ranks.reading import WRAPPERS, Ranks
 from autodist.rule import Severity
 from autodist.script import Concern
-from autodist.source import Source, shortened
+from autodist.source import Source, shortened, walk
 from autodist.trace.objects import ordered_modules
 
 PREFIX = ('"module."', "'module.'", "consume_prefix_in_state_dict_if_present")
@@ -28,7 +28,7 @@ def rounds(ranks: Ranks) -> Iterator[Concern]:
     learnt = _learnt(ranks) if inner else set()
     told = set[ast.AST]()
     for source in ranks.sources if learnt else ():
-        for node in ast.walk(source.tree):
+        for node in walk(source.tree):
             if not isinstance(node, ast.Call) or node in told:
                 continue
             called = ranks.program.at(node.func).things

@@ -25,7 +25,7 @@ from autodist.solve.search import Cut
 from autodist.solve.steps import given
 from autodist.solve.weights import Divisor, Weights
 from autodist.solve.written import covers, parts_of, read_by
-from autodist.source import Source, last_name
+from autodist.source import Source, last_name, walk
 
 ROUNDS = 8
 """Sums of what is computed from other sums are found once those are taken over all ranks."""
@@ -290,7 +290,7 @@ class Gradients:
     def _joined(self, node: ast.expr, user: Operation) -> Joined | None:
         made = sorted(self._program.at(node).operations, key=lambda op: op.number)
         source = next((each.source for each in made if each.node is node), user.source)
-        if not any(self._reduces(each) for each in ast.walk(node)) or source.is_reported(node):
+        if not any(self._reduces(each) for each in walk(node)) or source.is_reported(node):
             return None
         told = [each for each in made if self._is_partial(Value(frozenset([each])))]
         if user not in self._learnt and all(map(self._measures, told)) or not any(map(self._has_samples, told)):
@@ -360,7 +360,7 @@ class Gradients:
 
     def _is_array(self, node: ast.expr) -> bool:
         """Whether NumPy makes it: `np.bincount(labels.numpy())`, `np.tile(sums, 3).transpose()`."""
-        calls = (each for each in ast.walk(node) if isinstance(each, ast.Call))
+        calls = (each for each in walk(node) if isinstance(each, ast.Call))
         return any(op.name.startswith("numpy.") for each in calls for op in self._program.at(each).operations)
 
     def _is_number(self, node: ast.expr) -> bool:

@@ -26,7 +26,7 @@ from autodist.placement.transfer import OF_OTHERS
 from autodist.program import SAMPLE, Operation, Program, Region, closure, held, joined
 from autodist.solve.sizes import as_slice, first_key, first_slice
 from autodist.solve.steps import given, is_constant, steps_of
-from autodist.source import Source
+from autodist.source import Source, walk
 
 ROUNDS = 6
 """`recognition + divergence + penalty` adds one after the other."""
@@ -320,4 +320,4 @@ class Losses:
 
 def _heads(loops: Iterable[Region]) -> set[ast.AST]:
     """What loops are written to go over."""
-    return {part for loop in loops if isinstance(loop.node, ast.For) for part in ast.walk(loop.node.iter)}
+    return {part for loop in loops if isinstance(loop.node, ast.For) for part in walk(loop.node.iter)}

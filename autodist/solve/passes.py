@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from autodist.program import VIEWS, Operation, Program, Region, Value, closure, held
 from autodist.solve.parameters import LAYERS, runs_in_turn
 from autodist.solve.steps import changes_in_place
-from autodist.source import Source
+from autodist.source import Source, walk
 from autodist.trace.things import Object, Sequence
 
 INPLACE = {
@@ -80,7 +80,7 @@ def made_for(program: Program, source: Source, node: ast.AST) -> Iterator[tuple[
             held = program.at(given).things
             if not any(isinstance(each, Object) and each.node is node and each.roles & LAYERS for each in held):
                 continue
-            inside = set(ast.walk(given))
+            inside = set(walk(given))
             if node in inside or any(each.node in inside for maker in makers for each in maker.around()):
                 found.add(given)
                 yield region.source, given

@@ -25,7 +25,7 @@ from autodist.solve.written import (
     put_in,
     written,
 )
-from autodist.source import Source, all_of
+from autodist.source import Source, all_of, walk
 from autodist.trace.attributes import ordered
 from autodist.trace.things import Object
 
@@ -237,12 +237,12 @@ class Search:
 
     def _where_bound(self, node: ast.expr, user: Operation) -> Iterator[Cut]:
         """What to make global of what a loop goes over that binds a name: `for each in (train, test)`."""
-        names = {each.id: each for each in ast.walk(node) if isinstance(each, ast.Name)}
+        names = {each.id: each for each in walk(node) if isinstance(each, ast.Name)}
         for loop in user.source.ancestors(node):
             if isinstance(loop, FUNCTIONS):
                 return
             for each in loops_at(loop):
-                bound = names.keys() & {every.id for every in ast.walk(each.target) if isinstance(every, ast.Name)}
+                bound = names.keys() & {every.id for every in walk(each.target) if isinstance(every, ast.Name)}
                 read = {op for name in bound for op in self._facts.at(names[name]).operations}
                 if read:
                     apart = {op for op in read if not self._facts.is_alike(op)}
@@ -280,9 +280,9 @@ class Search:
         home = user.source.function(node)
         if call is None or call.parent is None or call.function is not home or not isinstance(home, FUNCTIONS):
             return
-        given = {each.arg for each in ast.walk(home.args) if isinstance(each, ast.arg)}
+        given = {each.arg for each in walk(home.args) if isinstance(each, ast.arg)}
         bound = {each.id for each in all_of(home, ast.Name) if isinstance(each.ctx, ast.Store)}
-        names = [each for each in ast.walk(node) if isinstance(each, ast.Name) and each.id in given - bound]
+        names = [each for each in walk(node) if isinstance(each, ast.Name) and each.id in given - bound]
         read = {op for each in names for op in self._facts.at(each).operations if not self._facts.is_alike(op)}
         if self._facts.changes(call, read):
             return  # what is reduced is a copy

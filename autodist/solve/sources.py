@@ -25,7 +25,7 @@ from autodist.solve import sizes
 from autodist.solve.batches import SINGLE, Batches, batch_sizes, keys, laid_out
 from autodist.solve.steps import all_held, given
 from autodist.solve.written import parts_of
-from autodist.source import argument
+from autodist.source import argument, walk
 
 LOADERS = (BATCH, FIELDS, SAMPLE)
 NUMBERS = ("builtins.len", "torch.Tensor.size", "torch.Tensor.shape")
@@ -76,7 +76,7 @@ class Sources:
         size, axes = told[at], len(told)
         if size.operations:
             return True
-        if any(isinstance(each, ast.Constant) and each.value == size.constant for each in ast.walk(operation.node)):
+        if any(isinstance(each, ast.Constant) and each.value == size.constant for each in walk(operation.node)):
             return axes > (2 if at else 1)
         written = [argument(each.node, "batch_size", 1) for each in self.training if isinstance(each.node, ast.Call)]
         return not written or not all(isinstance(each, ast.Constant) for each in written)

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from autodist import operations
 from autodist.program import Operation, Program, Region, Value, closure, held
 from autodist.solve.parameters import Parameters
-from autodist.source import is_generator
+from autodist.source import is_generator, walk
 from autodist.trace.things import Object, Stream
 
 MODULE = "torch.nn.Module"
@@ -297,4 +297,4 @@ def _innermost(region: Region) -> frozenset[Region]:
 
 def _yields(loop: Region) -> bool:
     """Whether a loop of a generator gives something in each of its rounds."""
-    return any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in ast.walk(loop.node))
+    return any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in walk(loop.node))

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from autodist.catalog import Catalog
 from autodist.placement.placements import Placements
 from autodist.program import Operation, Program, Value
+from autodist.source import walk
 from autodist.trace.things import Heap, Object
 
 SAMPLES = 10_000
@@ -66,6 +67,6 @@ def _length(data: Object, program: Program, base: Placements) -> int | None:
         return sizes[0] if sizes else None
     found = data.cls.find("__len__")
     functions = [each.node for each in found[1].things] if found else []
-    returned = [node.value for each in functions for node in ast.walk(each) if isinstance(node, ast.Return)]
+    returned = [node.value for each in functions for node in walk(each) if isinstance(node, ast.Return)]
     number = program.at(returned[0]).constant if len(returned) == 1 and returned[0] is not None else None
     return number if isinstance(number, int) else None

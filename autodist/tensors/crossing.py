@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from autodist.source import first_index, last_name, operands
+from autodist.source import first_index, last_name, operands, walk
 from autodist.spread import COLUMNS, COUNT
 from autodist.tensors import operations
 from autodist.tensors.calls import Latest, number_of
@@ -25,7 +25,7 @@ def sets_apart(nodes: Iterable[ast.expr], latest: Latest) -> bool:
         if expression in seen:
             continue
         seen.add(expression)
-        for each in ast.walk(expression):
+        for each in walk(expression):
             if isinstance(each, ast.expr) and puts_axis_first(each, latest):
                 return True
             named = isinstance(each, (ast.Name, ast.Attribute)) and (depth == DEPTH or latest(each).spread is COLUMNS)

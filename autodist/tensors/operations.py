@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 
 from autodist.operations import CLASSES, load
-from autodist.source import last_name
+from autodist.source import last_name, walk
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread, add, combine, divide, multiply
 from autodist.tensors import patterns
 
@@ -385,7 +385,7 @@ def operation(
 def _compares(name: str, call: ast.Call, position: int) -> bool:
     """`torch.max(x, torch.tensor(0.1))`: the larger number of each pair, and no number of all of them."""
     given = call.args[position : position + 1] if name in ("max", "min") else []
-    calls = (each for other in given for each in ast.walk(other) if isinstance(each, ast.Call))
+    calls = (each for other in given for each in walk(other) if isinstance(each, ast.Call))
     return any(
         last_name(each.func) in ELEMENTWISE - {"abs", "round"} | {"tensor", "FloatTensor", "as_tensor"}
         for each in calls

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from autodist.source import Source, first_index, last_name
+from autodist.source import Source, first_index, last_name, walk
 from autodist.spread import LOCAL
 from autodist.tensors.calls import number_of
 from autodist.values import Object, Picked, Piece, Trimmed, Turn, Value
@@ -162,7 +162,7 @@ def _is_part(node: ast.expr, lately: Callable[[ast.expr], Value], depth: int) ->
 
 def _calls(node: ast.expr, lately: Callable[[ast.expr], Value], depth: int) -> Iterator[str]:
     """The names of the functions that an index comes from."""
-    for each in ast.walk(node):
+    for each in walk(node):
         if isinstance(each, ast.Call):
             yield last_name(each.func)
         if isinstance(each, (ast.Name, ast.Attribute)) and depth:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autodist.program import EMPTY, MANY, UNKNOWN, Operation, Value, closure, constant, held, joined
-from autodist.source import is_generator
+from autodist.source import is_generator, walk
 from autodist.trace.names import Names, thing
 from autodist.trace.things import External, Frame, Heap, Mapping, Sequence, Slot, Stream, picked_by
 
@@ -524,7 +524,7 @@ def _is_told(key: Value) -> bool:
 
 
 def _statements(loop: ast.For | ast.AsyncFor) -> Iterator[ast.stmt]:
-    return (each for part in loop.body for each in ast.walk(part) if isinstance(each, ast.stmt))
+    return (each for part in loop.body for each in walk(part) if isinstance(each, ast.stmt))
 
 
 def _stores(statement: ast.stmt, key: str) -> bool:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from autodist.program import EMPTY, Operation, Value, constant, joined
-from autodist.source import all_of, bound_each_time
+from autodist.source import all_of, bound_each_time, walk
 from autodist.trace import folding
 from autodist.trace.containers import UNROLLED
 from autodist.trace.expressions import Expressions, short_range
@@ -284,7 +284,7 @@ class Statements(Expressions):
         for case in node.cases:
             frame.names = dict(before)
             with self.within("branch", case, frame, subject):
-                for each in ast.walk(case.pattern):
+                for each in walk(case.pattern):
                     if isinstance(each, (ast.MatchAs, ast.MatchStar)) and each.name:
                         frame.names[each.name] = subject
                 if self.block(case.body, frame):
@@ -432,7 +432,7 @@ class Statements(Expressions):
 
     def _each_apart(self, node: ast.For | ast.AsyncFor, parts: Row[Value], frame: Frame, certain: bool) -> bool:
         """Run the body of a loop for each element of a literal list, or for those that it may have."""
-        frame.told_apart |= {each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)}
+        frame.told_apart |= {each.id for each in walk(node.target) if isinstance(each, ast.Name)}
         for number, part in enumerate(parts if certain else [*parts, *parts]):
             self._jumps.append(([], []))
             before = [] if certain else [dict(frame.names)]
