@@ -22,7 +22,7 @@ from autodist.placement.plan import Plan
 from autodist.placement.propagate import Propagation
 from autodist.placement.shapes import Sizes
 from autodist.placement.subscripts import subscript
-from autodist.program import Operation, Program, Value, closure
+from autodist.program import Operation, Program, Region, Value, closure
 
 COUNTED = "counts the padding"
 BACKWARDS = "comes to the padding before the sample itself"
@@ -91,6 +91,9 @@ class Padded(Propagation):
             base, key = operation.inputs[:2]
             _, sizes = subscript(Replicate(), self._found.size(base), key, lambda _: Replicate(), self._found.size)
         return self._met(operation, known, placement), sizes
+
+    def _carries_samples(self, loop: Region) -> bool:
+        return False  # it comes to the words of a sample one after the other on each rank as in one process
 
     def _has_numbers(self, operation: Operation) -> bool:
         """Whether what is filled up has a number for each word: an index of a table, or a label to leave out."""

@@ -126,7 +126,7 @@ class Propagation(Opaque):
         placement, sizes = self._result(operation)
         placement, sizes = self._measured(operation, placement) or (placement, sizes)
         if operation not in self._plan.placed:
-            return self._unless_decided(operation, placement), sizes
+            return self._in_its_round(operation, placement), sizes
         return self._plan.placed[operation], (None, *sizes[1:]) if sizes else None
 
     def _result(self, operation: Operation) -> tuple[Placement | None, Sizes]:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from collections.abc import Mapping as Map
 from collections.abc import Sequence as Row
+from dataclasses import replace
 from typing import Any
 
 from autodist.program import EMPTY, HOOKED, Region, Value, constant, joined
@@ -95,7 +96,7 @@ class Calls(Attributes):
         self, base: Value, name: str, node: ast.Call, frame: Frame, inputs: Row[Value], keywords: Keywords
     ) -> Value:
         """A method of a tensor, a text, or of whatever an operation gives."""
-        given = Value(base.operations, base.constants)
+        given = replace(base, things=frozenset())
         if not base.operations:
             return self.record(f"builtins.str.{name}", node, frame, [given, *inputs], keywords)
         stored = joined(
@@ -153,7 +154,7 @@ class Calls(Attributes):
                     if one.anywhere is not EMPTY:
                         keywords[NAMED_REST] = keywords.get(NAMED_REST, EMPTY) | one.anywhere
             if value.operations:
-                rest = self.record("getitem", keyword.value, frame, [Value(value.operations)], tag=NAMED_REST)
+                rest = self.record("getitem", keyword.value, frame, [value.results], tag=NAMED_REST)
                 keywords[NAMED_REST] = keywords.get(NAMED_REST, EMPTY) | rest
         return inputs, keywords
 
@@ -176,7 +177,7 @@ class Calls(Attributes):
         for each in [each for each in several if _takes(each, inputs, keywords)] or several:
             result |= self._call_one(each, node, frame, inputs, keywords)
         if callee.operations:
-            result |= self.record("call", node, frame, [Value(callee.operations), *inputs], keywords)
+            result |= self.record("call", node, frame, [callee.results, *inputs], keywords)
         return result
 
     def _call_one(self, one: Any, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:

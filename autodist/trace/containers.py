@@ -164,7 +164,7 @@ class Containers(Names):
                     self.bind(made, made.entries, key, slot.value)
                 self._anywhere(made, each.anywhere, each.keys)
         if value.operations:
-            self._anywhere(made, Value(value.operations), EMPTY)
+            self._anywhere(made, value.results, EMPTY)
 
     def made_of(self, node: ast.AST, others: Row[Value]) -> Value:
         """`defaults | settings`"""
@@ -243,7 +243,8 @@ class Containers(Names):
                 each.choose(test)
         told = one.constants and other.constants and one != other and not one.operations | other.operations
         numbers = told and all(kind in (int, float, bool) for kind, _ in one.constants | other.constants)
-        if not numbers or not any(each.is_tensor or _counts_samples(each) for each in test.operations):
+        of_sample = any(each.is_tensor or _counts_samples(each) for each in test.operations)
+        if not numbers or not (of_sample or test.carried_by):
             return EMPTY
         return self.record("operator.choice", node, frame, [test], tag=name)
 
@@ -373,7 +374,7 @@ class Containers(Names):
             if isinstance(each, (str, bytes, tuple)):
                 found |= joined(constant(part) for part in each[:MOST_PARTS])
         if value.operations:
-            found |= self.record("iterate", node, frame, [Value(value.operations)])
+            found |= self.record("iterate", node, frame, [value.results])
         return found
 
     def element_of(self, one: Any, node: ast.AST, frame: Frame) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from collections.abc import Sequence as Row
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -269,7 +270,7 @@ class Expressions(Containers):
             except IndexError:
                 return EMPTY
         if base.operations or base.constants:
-            found |= self.record("getitem", node, frame, [Value(base.operations, base.constants), key])
+            found |= self.record("getitem", node, frame, [replace(base, things=frozenset()), key])
         return found
 
     def _item_of(self, container: Any, key: Value, node: ast.AST, frame: Frame) -> Value:

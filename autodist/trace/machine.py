@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from collections.abc import Mapping as Map
 from collections.abc import Sequence as Row
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autodist.catalog import Catalog
@@ -61,6 +61,8 @@ class Context:
     called: dict[Any, Context] = field(default_factory=dict)
     loops: dict[ast.AST, dict[str, Value]] = field(default_factory=dict)
     """The names at the end of the last round of each loop that was run."""
+    ahead: dict[ast.AST, frozenset[str]] = field(default_factory=dict)
+    """The names that were bound when a loop was come to first."""
     guards: Guards = ()
     reads: dict[tuple[Heap | Frame, Any], int] = field(default_factory=dict)
     """The attributes and entries that it has read and had not bound itself, with the versions that it found."""
@@ -258,7 +260,7 @@ class Machine(ABC):
             new = self.changed.get(pending.pop(), frozenset()) - found
             found |= new
             pending += new
-        return Value(frozenset(found), value.constants, value.things)
+        return replace(value, operations=frozenset(found))
 
     # objects and what they hold
 

@@ -24,7 +24,9 @@ from autodist.trace.things import (
     Object,
     Sequence,
     Stream,
+    carried,
     is_of_loader,
+    left,
     merged,
 )
 
@@ -62,6 +64,14 @@ def changes_in_place(operation: Operation) -> bool:
         seen |= given
         pending += given
     return False
+
+
+def _is_anew(end: Value, start: Value) -> bool:
+    """Whether a name is bound to something else at the end of a round than at its start, and not to the same tensor
+    with other numbers in it: `counts[label] += 1`, `counts.index_add_(0, labels, ones)`"""
+    fresh = (each.name for each in end.operations - start.operations)
+    computed = any(each != "setitem" and not (each.startswith("torch.") and each.endswith("_")) for each in fresh)
+    return computed or not (end.constants <= start.constants and end.things <= start.things)
 
 
 class Statements(Expressions):
@@ -228,7 +238,7 @@ class Statements(Expressions):
             else:
                 found |= self.element_of(each, node, frame)
         if value.operations:
-            found |= self.record("getitem", node, frame, [Value(value.operations), constant(place)], tag=place)
+            found |= self.record("getitem", node, frame, [value.results, constant(place)], tag=place)
         return found
 
     # branches
@@ -253,7 +263,7 @@ class Statements(Expressions):
         else:
             other = True
         if falls and other:
-            names = sorted(after.keys() & frame.names.keys()) if test.operations else ()
+            names = sorted(after.keys() & frame.names.keys()) if test.operations or test.carried_by else ()
             told = {name: self.chosen(after[name], frame.names[name], test, node, frame, name) for name in names}
             frame.names = merged(after, frame.names) | {name: each for name, each in told.items() if each}
         elif falls:
@@ -395,20 +405,21 @@ class Statements(Expressions):
         be bound in it: they no longer hold what they held before. Met again in the same context, as a loop within a
         loop is, it goes on from the names of its last round."""
         breaks: list[Names] = []
+        ahead = self.context.ahead.setdefault(node, frozenset(frame.names if over and not is_of_loader(over) else ()))
         frame.names = self._as_left(node, frame.names)
-        with self.within("loop", node, frame, over):
+        with self.within("loop", node, frame, over) as loop:
             for _ in range(ROUNDS):
                 start, kept, changed = dict(frame.names), _kept(frame.names), dict(self.changed)
                 self._jumps.append(([], []))
                 begin()
                 falls = self.block(node.body, frame)
-                continues, left = self._jumps.pop()
-                breaks = left
+                continues, breaks = self._jumps.pop()
                 ends = [start, *([frame.names] if falls else []), *continues]
                 names = ends[0]
                 for each in ends[1:]:
                     names = merged(names, each)
-                frame.names = dict(names)
+                anew = [name for name in ahead if any(_is_anew(end[name], start[name]) for end in ends[1:])]
+                frame.names = names = carried(names, loop, anew)
                 if names == start and kept == _kept(names) and changed == self.changed:
                     break
             self.context.loops[node] = names
@@ -419,6 +430,7 @@ class Statements(Expressions):
             self.block(node.orelse, frame)
         for each in breaks:
             frame.names = merged(frame.names, each)
+        frame.names = left(frame.names, loop)
         return falls
 
     def _as_left(self, loop: ast.AST, names: Names) -> Names:

@@ -7,8 +7,8 @@ context.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from autodist.program import EMPTY, Region, Value, joined
@@ -354,6 +354,17 @@ def is_of_loader(value: Value) -> bool:
                 over = each.argument("iterable", 0) or EMPTY
             pending += over.things
     return False
+
+
+def carried(names: dict[str, Value], loop: Region, bound: Iterable[str]) -> dict[str, Value]:
+    """The names at the head of a loop, of which some may be ``bound`` to what an earlier round has left."""
+    return names | {each: replace(names[each], carried_by=names[each].carried_by | {loop}) for each in bound}
+
+
+def left(names: dict[str, Value], loop: Region) -> dict[str, Value]:
+    """The names behind a loop, which has no more rounds."""
+    found = {name: each for name, each in names.items() if loop in each.carried_by}
+    return names | {name: replace(each, carried_by=each.carried_by - {loop}) for name, each in found.items()}
 
 
 def merged(one: dict[str, Value], other: dict[str, Value]) -> dict[str, Value]:
