@@ -27,6 +27,9 @@ ABOUT = frozenset("length fact fill_like random_like".split())
 class Loops(Reading):
     """Values of the rounds of loops."""
 
+    _are_shared_out = True
+    """Whether each rank has rounds of its own of the loops that go over what is sharded."""
+
     def _in_its_round(self, operation: Operation, placement: Placement | None) -> Placement | None:
         """How a result lies, if no earlier round of a loop over samples has left what it is computed from, and neither
         that nor the number that a rank gives a sample decides over it."""
@@ -69,9 +72,10 @@ class Loops(Reading):
         return {each: cycle for cycle in self._program.cycles for each in cycle}
 
     def _carries_samples(self, loop: Region) -> bool:
-        """Whether a loop carries what it carries from one of a rank's samples to the next, and not from one of the parts
-        of a sample."""
-        return loop not in self._plan.rounds and self._is_over_samples(loop) and not self._is_over_parts(loop)
+        """Whether what a loop carries comes from one of a rank's samples to the next, and not from one part of a sample
+        to another."""
+        shared = self._are_shared_out and loop not in self._plan.rounds
+        return shared and self._is_over_samples(loop) and not self._is_over_parts(loop)
 
     def _is_over_parts(self, loop: Region) -> bool:
         """Whether a loop goes over the parts of one sample: `for box in boxes`, `for i, box in enumerate(boxes)`"""
@@ -82,12 +86,6 @@ class Loops(Reading):
         of = [self._found.of.get(each) if each.name == "range.index" else self._first(each) for each in heads]
         parts = (isinstance(each, Each) and each.loop.startswith(PARTS) for each in of)
         return any(parts) or any(isinstance(p, Each) for p, op in zip(of, heads, strict=True) if op.name == "iterate")
-
-    def _goes_by_sample(self, operation: Operation) -> bool:
-        """Whether the innermost loop around an operation goes over a rank's samples: what one within it computes may
-        begin anew with each sample."""
-        loop = next((each for each in operation.region.around() if each.kind == "loop"), None)
-        return loop is not None and self._is_over_samples(loop)
 
     def _goes_over_samples(self, operation: Operation) -> bool:
         """Whether the loop around an operation goes over a rank's samples, one by one."""

@@ -22,7 +22,7 @@ from autodist.placement.plan import Plan
 from autodist.placement.propagate import Propagation
 from autodist.placement.shapes import Sizes
 from autodist.placement.subscripts import subscript
-from autodist.program import Operation, Program, Region, Value, closure
+from autodist.program import Operation, Program, Value, closure
 
 COUNTED = "counts the padding"
 BACKWARDS = "comes to the padding before the sample itself"
@@ -61,6 +61,8 @@ def propagate_padding(
 class Padded(Propagation):
     """Placements along the axis of words."""
 
+    _are_shared_out = False  # each rank goes through all words of a sample
+
     def __init__(self, program: Program, plan: Plan, table: Table, catalog: Catalog | None) -> None:
         super().__init__(program, plan, table, catalog)
         self._content = Filled(plan.placed, table)
@@ -91,9 +93,6 @@ class Padded(Propagation):
             base, key = operation.inputs[:2]
             _, sizes = subscript(Replicate(), self._found.size(base), key, lambda _: Replicate(), self._found.size)
         return self._met(operation, known, placement), sizes
-
-    def _carries_samples(self, loop: Region) -> bool:
-        return False  # it comes to the words of a sample one after the other on each rank as in one process
 
     def _has_numbers(self, operation: Operation) -> bool:
         """Whether what is filled up has a number for each word: an index of a table, or a label to leave out."""

@@ -505,8 +505,6 @@ class Propagation(Opaque):
             placement = self._filled(placement, self._operand(operation.inputs[1]) or Replicate())
         if operation in self._cyclic and known.cls == "add":
             placement = self._accumulated(operation, call, placement)
-        elif placement == Replicate() and operation in self._cyclic and self._goes_by_sample(operation):
-            placement = PerRank(known.name, AGAIN)  # `weight *= 0.5`: a sample has another number in the batch
         return placement, self._of_drawn(operation, known, result_sizes(known, operation.name, call, tuple(sizes)))
 
     def _told_by_class(

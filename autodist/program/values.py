@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -61,6 +61,10 @@ class Value:
     def __bool__(self) -> bool:
         """Whether it may be anything: code that is never reached gives nothing."""
         return bool(self.operations or self.constants or self.things)
+
+    def left_by(self, loops: frozenset[Region]) -> Value:
+        """The same, as earlier rounds of some loops may have left it."""
+        return self if loops <= self.carried_by else replace(self, carried_by=self.carried_by | loops)
 
     @property
     def results(self) -> Value:

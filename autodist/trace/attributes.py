@@ -193,7 +193,7 @@ class Attributes(Statements):
     def _of_object(self, one: Object, name: str, node: ast.AST, frame: Frame) -> Value:
         self.read(one, name)
         if name in one.attributes:
-            return self.current(one.attributes[name].value)
+            return self.current(one.attributes[name].value).left_by(self.carriers(one, name))
         if name == "__class__" and one.cls is not None:
             return thing(one.cls)
         if name == "__dict__":

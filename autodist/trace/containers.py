@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from autodist.program import EMPTY, MANY, UNKNOWN, Operation, Value, closure, constant, held, joined
+from autodist.program import EMPTY, MANY, UNKNOWN, Operation, Region, Value, closure, constant, held, joined
 from autodist.source import is_generator
 from autodist.trace.names import Names, thing
-from autodist.trace.things import External, Frame, Heap, Mapping, Sequence, Slot, Stream, picked_by
+from autodist.trace.things import External, Frame, Heap, Mapping, Sequence, Slot, Stream, is_anew, picked_by
 
 MOST_PARTS = 64
 """Of longer lists it is not told apart what is where."""
@@ -215,6 +215,8 @@ class Containers(Names):
         if made.parts is not None:
             made.forget_places()
             made.version += 1
+        self.rebind(made, None, made.guards)
+        self.bound_in_round(*[(made, -1)] * (method == "append"))
         self._anywhere(made, value)
 
     def _one_each(self, made: Sequence, value: Value, node: ast.AST, frame: Frame) -> Value:
@@ -352,17 +354,17 @@ class Containers(Names):
             if len(one_of) > 1 and container.keys is EMPTY and container.anywhere is EMPTY:
                 return joined(self._entry(container, each, node, frame) for each in one_of)
             if name is not UNKNOWN and name in container.entries:
-                return self.current(container.entries[name].value) | (
-                    EMPTY if container.keys is EMPTY else container.anywhere
-                )
+                held = self.current(container.entries[name].value).left_by(self.carriers(container, name))
+                return held | (EMPTY if container.keys is EMPTY else container.anywhere)
             if name is not UNKNOWN and container.keys is EMPTY and container.anywhere is EMPTY:
                 return EMPTY
             return self.current(container.anywhere if name is not UNKNOWN else container.element)
         if isinstance(container, Sequence):
             if container.parts is not None and container.anywhere is EMPTY:
                 if type(name) is int and -len(container.parts) <= name < len(container.parts):
-                    return self.current(container.parts[name])
-            return self.current(container.element)
+                    return self.current(container.parts[name]).left_by(self.carriers(container, name))
+            carriers = self.carriers(container, None, name) if name is not UNKNOWN else frozenset[Region]()
+            return self.current(container.element).left_by(carriers)
         return self.element(thing(container), node, frame)
 
     def element(self, value: Value, node: ast.AST, frame: Frame) -> Value:
@@ -381,7 +383,7 @@ class Containers(Names):
         """What going through one thing gives."""
         if isinstance(one, (Sequence, Stream)):
             self.read(one)
-            return self.current(one.element)
+            return self.current(one.element).left_by(self.carriers(one, None))
         if isinstance(one, Mapping):
             self.read(one)
             keys = joined(constant(each) for each in one.entries)
@@ -512,6 +514,9 @@ class Containers(Names):
                 and -len(container.parts) <= place < len(container.parts)
             ):
                 before = container.parts[place]
+                self.bound_in_round((container, place))
+                if is_anew(value, before):
+                    self.rebind(container, place, container.guards)
                 held = value if container.guards == self.guards else before | value
                 container.parts[place] = held
                 container.version += held != before

@@ -269,6 +269,7 @@ class Expressions(Containers):
                 return constant(base.constant[key.constant])
             except IndexError:
                 return EMPTY
+        found = found.left_by(base.carried_by)
         if base.operations or base.constants:
             found |= self.record("getitem", node, frame, [replace(base, things=frozenset()), key])
         return found

@@ -25,6 +25,7 @@ from autodist.trace.things import (
     Sequence,
     Stream,
     carried,
+    is_anew,
     is_of_loader,
     left,
     merged,
@@ -64,14 +65,6 @@ def changes_in_place(operation: Operation) -> bool:
         seen |= given
         pending += given
     return False
-
-
-def _is_anew(end: Value, start: Value) -> bool:
-    """Whether a name is bound to something else at the end of a round than at its start, and not to the same tensor
-    with other numbers in it: `counts[label] += 1`, `counts.index_add_(0, labels, ones)`"""
-    fresh = (each.name for each in end.operations - start.operations)
-    computed = any(each != "setitem" and not (each.startswith("torch.") and each.endswith("_")) for each in fresh)
-    return computed or not (end.constants <= start.constants and end.things <= start.things)
 
 
 class Statements(Expressions):
@@ -210,7 +203,7 @@ class Statements(Expressions):
     def _unpack(self, target: ast.Tuple | ast.List, value: Value, frame: Frame) -> None:
         count = len(target.elts)
         stars = [at for at, each in enumerate(target.elts) if isinstance(each, ast.Starred)]
-        parts = self.parts(value)
+        parts = [each.left_by(value.carried_by) for each in self.parts(value) or []] or None
         if parts is not None and stars and len(parts) >= count - 1:
             at, after = stars[0], len(parts) - (count - 1 - stars[0])
             parts = [*parts[:at], self.sequence(target.elts[at], parts[at:after]), *parts[after:]]
@@ -237,6 +230,7 @@ class Statements(Expressions):
                 found |= self.item_of_object(each, constant(place), node, frame)
             else:
                 found |= self.element_of(each, node, frame)
+        found = found.left_by(value.carried_by)
         if value.operations:
             found |= self.record("getitem", node, frame, [value.results, constant(place)], tag=place)
         return found
@@ -411,14 +405,15 @@ class Statements(Expressions):
             for _ in range(ROUNDS):
                 start, kept, changed = dict(frame.names), _kept(frame.names), dict(self.changed)
                 self._jumps.append(([], []))
-                begin()
-                falls = self.block(node.body, frame)
+                with self.round_of(loop):
+                    begin()
+                    falls = self.block(node.body, frame)
                 continues, breaks = self._jumps.pop()
                 ends = [start, *([frame.names] if falls else []), *continues]
                 names = ends[0]
                 for each in ends[1:]:
                     names = merged(names, each)
-                anew = [name for name in ahead if any(_is_anew(end[name], start[name]) for end in ends[1:])]
+                anew = [name for name in ahead if any(is_anew(end[name], start[name]) for end in ends[1:])]
                 frame.names = names = carried(names, loop, anew)
                 if names == start and kept == _kept(names) and changed == self.changed:
                     break

@@ -156,6 +156,8 @@ class Heap:
     places: Value = field(default=EMPTY, kw_only=True)
     found_in: dict[Heap | None, Value] = field(default_factory=dict, kw_only=True)
     """The lists and dicts in which it is looked up, and by which keys; by which tests it is chosen under None."""
+    rebound: dict[Any, frozenset[Region]] = field(default_factory=dict, kw_only=True)
+    """The loops in whose rounds something else is bound to its keys, or put somewhere into it under None."""
 
     def choose(self, key: Value, container: Heap | None = None) -> None:
         """Have it looked up by a key, or chosen by a test."""
@@ -356,9 +358,16 @@ def is_of_loader(value: Value) -> bool:
     return False
 
 
+def is_anew(end: Value, start: Value) -> bool:
+    """Whether a name is bound to something else at the ``end`` of a round than at its ``start``, and not to the same
+    tensor with other numbers in some places: `counts[label] += 1`"""
+    fresh = any(each.name != "setitem" for each in end.operations - start.operations)
+    return fresh or not (end.constants <= start.constants and end.things <= start.things)
+
+
 def carried(names: dict[str, Value], loop: Region, bound: Iterable[str]) -> dict[str, Value]:
     """The names at the head of a loop, of which some may be ``bound`` to what an earlier round has left."""
-    return names | {each: replace(names[each], carried_by=names[each].carried_by | {loop}) for each in bound}
+    return names | {each: names[each].left_by(frozenset([loop])) for each in bound}
 
 
 def left(names: dict[str, Value], loop: Region) -> dict[str, Value]:
