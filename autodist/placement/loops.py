@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from autodist import operations
+from autodist.placement.call import ROWS
 from autodist.placement.decided import DECIDED, DECIDED_BEFORE, decided, is_behind
 from autodist.placement.lattice import PARTS, PIECES, Each, PerRank, Placement, Replicate
-from autodist.placement.reading import Reading
+from autodist.placement.reading import LOADED, Reading
 from autodist.placement.sizes import AGAIN
 from autodist.program import Operation, Region, Value, closure, held
 
 CARRIED = "an earlier round of the loop left what it is computed from, and each rank goes round with its own samples"
+BESIDE_GATHERED = "it goes through a rank's own samples beside those of all ranks"
 NUMBERING = frozenset("same linear elementwise add multiply divide".split())
 """Classes of operations that compute with numbers, one by one."""
 ADDING = frozenset(["add", "same"])
@@ -134,6 +136,30 @@ class Loops(Reading):
                         "range.index" if last else known.name, AGAIN, rows="" if value.operations else loops.pop()
                     )
         return None
+
+    def _beside(
+        self, operation: Operation, placement: Placement | None, others: Mapping[Operation, Placement | None]
+    ) -> PerRank | None:
+        """What becomes of what a loop takes in rounds of ``others``: of a rank's own samples, where it is taken of what
+        all ranks have, `zip(outputs, weights)`, and of samples that were gathered, where it is of a rank's own."""
+        over = operation.inputs[0] if operation.inputs else Value()
+        if isinstance(placement, Each) and placement.loop == ROWS:
+            whole = (each for each, lies in others.items() if lies == Replicate())
+            return PerRank(operation.name, BESIDE_GATHERED) if any(map(self._are_gathered, whole)) else None
+        counts = operation.name == "range.index"
+        if placement != Replicate() or over.operations and not counts and not any(e.is_tensor for e in over.operations):
+            return None
+        if not any(isinstance(each, Each) and each.loop == ROWS for each in others.values()):
+            return None
+        above = closure(over.operations, lambda op: op.given)
+        gathered = not counts and any(each.name in LOADED or each in self._plan.placed for each in above)
+        return None if gathered else PerRank(operation.name, AGAIN)
+
+    def _are_gathered(self, rounds: Operation) -> bool:
+        """Whether what a loop goes over are samples of all ranks that a plan gathers."""
+        above = {rounds, *closure(rounds.given, lambda op: op.given)}
+        taken = (each for op in above for each in self._plan.taken.get(op, {}).values())
+        return Replicate() in {*taken, *(self._plan.placed.get(each) for each in above)}
 
     def _are_own_numbers(self, value: Value) -> bool:
         """Whether loops count a rank's samples by it, and one process the batch's."""

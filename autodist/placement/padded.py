@@ -61,10 +61,9 @@ def propagate_padding(
 class Padded(Propagation):
     """Placements along the axis of words."""
 
-    _are_shared_out = False  # each rank goes through all words of a sample
-
     def __init__(self, program: Program, plan: Plan, table: Table, catalog: Catalog | None) -> None:
         super().__init__(program, plan, table, catalog)
+        self._are_shared_out = False  # each rank goes through all words of a sample
         self._content = Filled(plan.placed, table)
         self._pairs: set[Operation] = set()
 

@@ -16,7 +16,7 @@ from autodist.placement.call import ROWS
 from autodist.placement.decided import DECIDED, DECIDED_BEFORE
 from autodist.placement.lattice import PIECES, counted, is_linear
 from autodist.placement.layout import GROUPED, OF_WHOLE
-from autodist.placement.loops import CARRIED
+from autodist.placement.loops import BESIDE_GATHERED, CARRIED
 from autodist.placement.measures import MAY_GROUP, MAY_LACK_AXIS
 from autodist.placement.opaque import NOT_KNOWN
 from autodist.placement.plan import Plan
@@ -43,7 +43,7 @@ GROUPING = UNSURE | {GROUPED, OF_WHOLE}
 """Why it matters where the samples are that are laid out."""
 BY_ROUND = frozenset([AGAIN, DECIDED, CARRIED, DECIDED_BEFORE])
 """Why it matters in which round a loop over samples comes to each."""
-CERTAIN = MEETING | UNSURE | BY_ROUND | {OF_TIME, OF_WHOLE, BY_NUMBER, AS_MANY, NO_SUM, OF_ALL_NUMBERS}
+CERTAIN = MEETING | UNSURE | BY_ROUND | {OF_TIME, OF_WHOLE, BY_NUMBER, AS_MANY, NO_SUM, OF_ALL_NUMBERS, BESIDE_GATHERED}
 """Why losses get lost that is sure to make them others, or so near to it that it has to be said."""
 OF_PARTS = frozenset([NONLINEAR, MIXED, OWN_NUMBER, PRODUCT, OF_PART])
 """Why what is computed of sums and means over a rank's samples says nothing of those of all ranks."""
@@ -181,7 +181,7 @@ class Losses:
             if isinstance(operation.node, ast.Subscript):
                 told = not self._program.at(operation.node.value).things
             else:
-                told = operation.name != "getitem"  # `out, loss = model(x, y)`
+                told = operation.name != "getitem" or first_slice(operation) is not None  # `out, loss = model(x, y)`
             made = [each for value in operation.inputs[:1] for each in value.operations]
             known = (
                 self.placements.sizes.get(e) is not None or operations.load().find(e.name) is not None for e in made
