@@ -7,21 +7,25 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from autodist import operations
+from autodist.placement import arguments
 from autodist.placement.call import ROWS
 from autodist.placement.decided import DECIDED, DECIDED_BEFORE, decided, is_behind
-from autodist.placement.lattice import PARTS, PIECES, Each, PerRank, Placement, Replicate
+from autodist.placement.lattice import PARTS, PIECES, Each, Partial, PerRank, Placement, Reduce, Replicate
 from autodist.placement.reading import LOADED, Reading
 from autodist.placement.sizes import AGAIN
 from autodist.program import Operation, Region, Value, closure, held
 
 CARRIED = "an earlier round of the loop left what it is computed from, and each rank goes round with its own samples"
+LAST = "it is of the sample that the loop came to last, and each rank comes to its own"
 BESIDE_GATHERED = "it goes through a rank's own samples beside those of all ranks"
 NUMBERING = frozenset("same linear elementwise add multiply divide".split())
 """Classes of operations that compute with numbers, one by one."""
 ADDING = frozenset(["add", "same"])
 """Classes of operations by which loops add up: in which order they come to the samples makes no difference."""
-EXTREMES = frozenset("max min maximum minimum fmax fmin".split())
-"""The names of those that keep the largest or smallest of all rounds."""
+EXTREMES: Mapping[str, Reduce] = {"maximum": "max", "fmax": "max", "minimum": "min", "fmin": "min"}
+"""The names of those that keep the largest or smallest numbers of all rounds."""
+KEEPING = frozenset([*EXTREMES, "max", "min", "getitem", "setitem"])
+"""The same, and the names of what reads and puts back what is added."""
 ABOUT = frozenset("length fact fill_like random_like".split())
 """Classes of operations that tell of a value what it has in common with those of other rounds."""
 
@@ -37,9 +41,13 @@ class Loops(Reading):
         that nor the number that a rank gives a sample decides over it."""
         if placement is None or isinstance(placement, PerRank) and placement.operation != "join":
             return placement
-        if any(self._is_of_earlier_round(each, operation) for each in operation.operands):
+        given = operation.inputs[1:] if operation.name == "setitem" else operation.operands
+        if any(self._is_of_earlier_round(each, operation) for each in given):
             return PerRank(operation.name, CARRIED)
-        numbers = decided(self._program).get(operation, ()) if isinstance(placement, Each) else ()
+        if isinstance(placement, Each) and self._is_behind_loop(operation):
+            return PerRank(operation.name, LAST)
+        adds = isinstance(placement, Partial) and operation in self._cyclic and self._goes_over_samples(operation)
+        numbers = decided(self._program).get(operation, ()) if isinstance(placement, Each) or adds else ()
         if any(map(self._carries_samples, (each for each in numbers if isinstance(each, Region)))):
             return PerRank(operation.name, DECIDED_BEFORE)
         counting = (each for each in numbers if isinstance(each, Operation))
@@ -52,12 +60,25 @@ class Loops(Reading):
         if not any(map(self._carries_samples, value.carried_by.union(*(each.carried_by for each in inside)))):
             return False
         known, cycle = self._table.find(user.name), self._cycles.get(user, frozenset())
+        if user.name == "getitem" and any(map(self._counts_own, held(user.inputs[1]))):
+            return False  # `found[i]`
         if known is not None and known.cls in ABOUT:
             return False
         if not cycle.isdisjoint(value.operations) and self._adds_up_in(cycle):
             return False
         made = value.operations
         return len(made) + len(value.constants) > 1 or any(self._varies(each) for each in made) or bool(value.things)
+
+    def _is_behind_loop(self, operation: Operation) -> bool:
+        """Whether it is computed of the sample that a loop came to last, once that has ended."""
+        known = self._table.find(operation.name)
+        if operation.name in arguments.SHAPES or known is not None and known.cls in ABOUT:
+            return False
+        if self._goes_over_samples(operation):
+            return False
+        given = Value(frozenset(op for value in operation.operands for op in value.operations) - self._cyclic)
+        loops = {each for each in self._loops_over_samples(given) if isinstance(each.node, ast.For)}
+        return bool(loops) and loops.isdisjoint(operation.region.loops)
 
     def _varies(self, operation: Operation) -> bool:
         """Whether it gives something else in each round."""
@@ -66,7 +87,11 @@ class Loops(Reading):
     def _adds_up_in(self, cycle: frozenset[Operation]) -> bool:
         """Whether what operations are given of earlier rounds is what they add to, or the largest or smallest yet."""
         known = [(each.name.rpartition(".")[2], self._table.find(each.name)) for each in cycle]
-        return all(name in EXTREMES or told is not None and told.cls in ADDING for name, told in known)
+        return all(name in KEEPING or told is not None and told.cls in ADDING for name, told in known)
+
+    def _keeps_extreme(self, operation: Operation) -> bool:
+        """Whether it keeps, of all samples that a loop comes to, the largest or smallest numbers."""
+        return operation in self._cyclic and self._goes_over_samples(operation)
 
     @cached_property
     def _cycles(self) -> dict[Operation, frozenset[Operation]]:

@@ -16,7 +16,7 @@ from autodist.placement.call import ROWS
 from autodist.placement.decided import DECIDED, DECIDED_BEFORE
 from autodist.placement.lattice import PIECES, counted, is_linear
 from autodist.placement.layout import GROUPED, OF_WHOLE
-from autodist.placement.loops import BESIDE_GATHERED, CARRIED
+from autodist.placement.loops import BESIDE_GATHERED, CARRIED, LAST
 from autodist.placement.measures import MAY_GROUP, MAY_LACK_AXIS
 from autodist.placement.opaque import NOT_KNOWN
 from autodist.placement.plan import Plan
@@ -41,7 +41,7 @@ ALONG = frozenset([OF_TIME, OF_ALL])
 UNSURE = frozenset([MAY_LACK_AXIS, MAY_GROUP])
 GROUPING = UNSURE | {GROUPED, OF_WHOLE}
 """Why it matters where the samples are that are laid out."""
-BY_ROUND = frozenset([AGAIN, DECIDED, CARRIED, DECIDED_BEFORE])
+BY_ROUND = frozenset([AGAIN, DECIDED, CARRIED, DECIDED_BEFORE, LAST])
 """Why it matters in which round a loop over samples comes to each."""
 CERTAIN = MEETING | UNSURE | BY_ROUND | {OF_TIME, OF_WHOLE, BY_NUMBER, AS_MANY, NO_SUM, OF_ALL_NUMBERS, BESIDE_GATHERED}
 """Why losses get lost that is sure to make them others, or so near to it that it has to be said."""

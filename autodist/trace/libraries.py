@@ -254,8 +254,8 @@ class Libraries(Processes):
         if parts is not None:
             return self.sequence(node, parts[::-1])
         if all(isinstance(each, Sequence) for each in inputs[0].things):  # as `rows[::-1]` does
-            whole = [constant(each) for each in (None, None, -1)]
-            return self.item(inputs[0], self.record("builtins.slice", node, frame, whole), node, frame)
+            key = self.record("builtins.slice", node, frame, [constant(each) for each in (None, None, -1)])
+            return self.item(inputs[0], key, node, frame)
         return self._stream(node, self.element(inputs[0], node, frame), inputs[0])
 
     def builtin_list(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:

@@ -222,6 +222,8 @@ class Object(Heap):
     """The names that were constants where it was made: `train` of `make_loader(data, train)`."""
     buffers: set[Any] = field(default_factory=set)
     """The names of the attributes of a module that are buffers."""
+    made: Value = EMPTY
+    """The operation by which a class of a library makes it."""
 
     def argument(self, name: str, position: int | None = None) -> Value | None:
         """What it was made with, by name or position."""
@@ -359,10 +361,8 @@ def is_of_loader(value: Value) -> bool:
 
 
 def is_anew(end: Value, start: Value) -> bool:
-    """Whether a name is bound to something else at the ``end`` of a round than at its ``start``, and not to the same
-    tensor with other numbers in some places: `counts[label] += 1`"""
-    fresh = any(each.name != "setitem" for each in end.operations - start.operations)
-    return fresh or not (end.constants <= start.constants and end.things <= start.things)
+    """Whether a name is bound to something else at the ``end`` of a round than at its ``start``."""
+    return start | end != start
 
 
 def carried(names: dict[str, Value], loop: Region, bound: Iterable[str]) -> dict[str, Value]:
