@@ -26,7 +26,7 @@ def decided(program: Program) -> Mapping[Operation, frozenset[Operation | Region
     """The operations that are computed or not by what numbers are that loops count, and which numbers these are, or by
     what earlier rounds of loops have left, and which loops these are."""
     made, kept = _computed(program), _left_before(program)
-    if not made and not kept:
+    if not made and not any(each.carried_by for each in program.values.values()):
         return {}
     tests: dict[ast.AST, frozenset[Operation | Region]] = {}
 

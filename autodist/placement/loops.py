@@ -24,6 +24,8 @@ ADDING = frozenset(["add", "same"])
 """Classes of operations by which loops add up: in which order they come to the samples makes no difference."""
 EXTREMES: Mapping[str, Reduce] = {"maximum": "max", "fmax": "max", "minimum": "min", "fmin": "min"}
 """The names of those that keep the largest or smallest numbers of all rounds."""
+TESTS = frozenset(f"operator.{each}" for each in ("is_", "is_not", "eq", "ne", "not_"))
+"""The names of those that tell None from other things."""
 KEEPING = frozenset([*EXTREMES, "max", "min", "getitem", "setitem"])
 """The same, and the names of what reads and puts back what is added."""
 ABOUT = frozenset("length fact fill_like random_like".split())
@@ -66,8 +68,9 @@ class Loops(Reading):
             return False
         if not cycle.isdisjoint(value.operations) and self._adds_up_in(cycle):
             return False
-        made = value.operations
-        return len(made) + len(value.constants) > 1 or any(self._varies(each) for each in made) or bool(value.things)
+        made, told = value.operations, value.constants
+        told -= set() if user.name in TESTS else {(type(None), None)}  # with which nothing is computed
+        return len(made) + len(told) > 1 or any(self._varies(each) for each in made) or bool(value.things)
 
     def _is_behind_loop(self, operation: Operation) -> bool:
         """Whether it is computed of the sample that a loop came to last, once that has ended."""
@@ -89,9 +92,14 @@ class Loops(Reading):
         known = [(each.name.rpartition(".")[2], self._table.find(each.name)) for each in cycle]
         return all(name in KEEPING or told is not None and told.cls in ADDING for name, told in known)
 
-    def _keeps_extreme(self, operation: Operation) -> bool:
-        """Whether it keeps, of all samples that a loop comes to, the largest or smallest numbers."""
-        return operation in self._cyclic and self._goes_over_samples(operation)
+    def _extreme(self, operation: Operation, known: operations.Operation) -> Partial | None:
+        """What keeps, of all samples that a loop comes to, the largest or smallest numbers."""
+        reduce = EXTREMES.get(known.short)
+        if reduce is None or operation not in self._cyclic or not self._goes_over_samples(operation):
+            return None
+        given = [self._operand(each) for each in operation.operands if operation not in each.operations]
+        alone = given and all(isinstance(each, Each) for each in given) and not self._adds_parts(operation)
+        return Partial(reduce) if alone and len(given) < len(operation.inputs) else None
 
     @cached_property
     def _cycles(self) -> dict[Operation, frozenset[Operation]]:
@@ -101,8 +109,18 @@ class Loops(Reading):
     def _carries_samples(self, loop: Region) -> bool:
         """Whether what a loop carries comes from one of a rank's samples to the next, and not from one part of a sample
         to another."""
-        shared = self._are_shared_out and loop not in self._plan.rounds
-        return shared and self._is_over_samples(loop) and not self._is_over_parts(loop)
+        return self._are_shared_out and loop not in self._plan.rounds and self._comes_to_samples(loop)
+
+    def _comes_to_samples(self, loop: Region) -> bool:
+        """Whether a loop goes over a rank's samples, and not over the parts of one of them."""
+        return self._is_over_samples(loop) and not self._is_over_parts(loop)
+
+    def _adds_parts(self, operation: Operation) -> bool:
+        """Whether all that it adds up in rounds of a loop are parts of one sample."""
+        cycle = self._cycles.get(operation, frozenset())
+        kept = (each for each in operation.operands if not cycle.isdisjoint(each.operations))
+        loops = frozenset[Region]().union(*(each.carried_by for each in kept))
+        return bool(loops) and not any(map(self._comes_to_samples, loops))
 
     def _is_over_parts(self, loop: Region) -> bool:
         """Whether a loop goes over the parts of one sample: `for box in boxes`, `for i, box in enumerate(boxes)`"""

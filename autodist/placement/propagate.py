@@ -34,7 +34,6 @@ from autodist.placement.lattice import (
     piecewise,
     times,
 )
-from autodist.placement.loops import EXTREMES
 from autodist.placement.measures import MAY_LACK_AXIS, begins_behind
 from autodist.placement.opaque import WRAPPED, Opaque
 from autodist.placement.placements import Placements, joint
@@ -495,8 +494,7 @@ class Propagation(Opaque):
             placement = self._filled(placement, self._operand(operation.inputs[1]) or Replicate())
         if operation in self._cyclic and known.cls == "add":
             placement = self._accumulated(operation, call, placement)
-        elif known.short in EXTREMES and isinstance(placement, Each) and self._keeps_extreme(operation):
-            placement = Partial(EXTREMES[known.short])
+        placement = self._extreme(operation, known) or placement
         return placement, self._of_drawn(operation, known, result_sizes(known, operation.name, call, tuple(sizes)))
 
     def _told_by_class(
