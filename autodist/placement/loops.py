@@ -118,7 +118,7 @@ class Loops(Reading):
     def _adds_parts(self, operation: Operation) -> bool:
         """Whether all that it adds up in rounds of a loop are parts of one sample."""
         cycle = self._cycles.get(operation, frozenset())
-        kept = (each for each in operation.operands if not cycle.isdisjoint(each.operations))
+        kept = (each for op in cycle for each in op.operands if not cycle.isdisjoint(each.operations))
         loops = frozenset[Region]().union(*(each.carried_by for each in kept))
         return bool(loops) and not any(map(self._comes_to_samples, loops))
 
