@@ -10,24 +10,24 @@ from autodist import operations
 from autodist.placement import arguments
 from autodist.placement.call import ROWS
 from autodist.placement.decided import DECIDED, DECIDED_BEFORE, decided, is_behind
-from autodist.placement.lattice import PARTS, PIECES, Each, Partial, PerRank, Placement, Reduce, Replicate
+from autodist.placement.lattice import PARTS, PIECES, Each, Partial, PerRank, Placement, Replicate
 from autodist.placement.reading import LOADED, Reading
 from autodist.placement.sizes import AGAIN
 from autodist.program import Operation, Region, Value, closure, held
 
 CARRIED = "an earlier round of the loop left what it is computed from, and each rank goes round with its own samples"
-LAST = "it is of the sample that the loop came to last, and each rank comes to its own"
+LAST = "it is what a loop has left of its rounds, and each rank goes round with its own samples"
 BESIDE_GATHERED = "it goes through a rank's own samples beside those of all ranks"
 NUMBERING = frozenset("same linear elementwise add multiply divide".split())
 """Classes of operations that compute with numbers, one by one."""
-ADDING = frozenset(["add", "same"])
+ADDING = frozenset(["add", "same", "scatter"])
 """Classes of operations by which loops add up: in which order they come to the samples makes no difference."""
-EXTREMES: Mapping[str, Reduce] = {"maximum": "max", "fmax": "max", "minimum": "min", "fmin": "min"}
-"""The names of those that keep the largest or smallest numbers of all rounds."""
+KEEPING = frozenset("max min maximum minimum fmax fmin getitem setitem".split())
+"""The names of those that keep the largest or smallest of all rounds, and of what reads and puts back what is added."""
+LENGTHS = ("builtins.max", "builtins.min")
+"""The names of what mostly keeps lengths, to which samples are filled up."""
 TESTS = frozenset(f"operator.{each}" for each in ("is_", "is_not", "eq", "ne", "not_"))
 """The names of those that tell None from other things."""
-KEEPING = frozenset([*EXTREMES, "max", "min", "getitem", "setitem"])
-"""The same, and the names of what reads and puts back what is added."""
 ABOUT = frozenset("length fact fill_like random_like".split())
 """Classes of operations that tell of a value what it has in common with those of other rounds."""
 
@@ -73,14 +73,14 @@ class Loops(Reading):
         return len(made) + len(told) > 1 or any(self._varies(each) for each in made) or bool(value.things)
 
     def _is_behind_loop(self, operation: Operation) -> bool:
-        """Whether it is computed of the sample that a loop came to last, once that has ended."""
+        """Whether it is computed of what a loop over samples has left, once that has ended."""
         known = self._table.find(operation.name)
         if operation.name in arguments.SHAPES or known is not None and known.cls in ABOUT:
             return False
         if self._goes_over_samples(operation):
             return False
-        given = Value(frozenset(op for value in operation.operands for op in value.operations) - self._cyclic)
-        loops = {each for each in self._loops_over_samples(given) if isinstance(each.node, ast.For)}
+        left = {op for value in operation.operands for op in value.operations if op.name not in LENGTHS}
+        loops = {e for e in self._loops_over_samples(Value(frozenset(left))) if isinstance(e.node, ast.For)}
         return bool(loops) and loops.isdisjoint(operation.region.loops)
 
     def _varies(self, operation: Operation) -> bool:
@@ -91,15 +91,6 @@ class Loops(Reading):
         """Whether what operations are given of earlier rounds is what they add to, or the largest or smallest yet."""
         known = [(each.name.rpartition(".")[2], self._table.find(each.name)) for each in cycle]
         return all(name in KEEPING or told is not None and told.cls in ADDING for name, told in known)
-
-    def _extreme(self, operation: Operation, known: operations.Operation) -> Partial | None:
-        """What keeps, of all samples that a loop comes to, the largest or smallest numbers."""
-        reduce = EXTREMES.get(known.short)
-        if reduce is None or operation not in self._cyclic or not self._goes_over_samples(operation):
-            return None
-        given = [self._operand(each) for each in operation.operands if operation not in each.operations]
-        alone = given and all(isinstance(each, Each) for each in given) and not self._adds_parts(operation)
-        return Partial(reduce) if alone and len(given) < len(operation.inputs) else None
 
     @cached_property
     def _cycles(self) -> dict[Operation, frozenset[Operation]]:

@@ -494,7 +494,6 @@ class Propagation(Opaque):
             placement = self._filled(placement, self._operand(operation.inputs[1]) or Replicate())
         if operation in self._cyclic and known.cls == "add":
             placement = self._accumulated(operation, call, placement)
-        placement = self._extreme(operation, known) or placement
         return placement, self._of_drawn(operation, known, result_sizes(known, operation.name, call, tuple(sizes)))
 
     def _told_by_class(

@@ -67,6 +67,11 @@ class Value:
         return self if loops <= self.carried_by else replace(self, carried_by=self.carried_by | loops)
 
     @property
+    def anew(self) -> Value:
+        """The same, as if this round had computed it."""
+        return replace(self, carried_by=frozenset()) if self.carried_by else self
+
+    @property
     def results(self) -> Value:
         """The results of operations among it."""
         return Value(self.operations, carried_by=self.carried_by)

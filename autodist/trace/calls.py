@@ -324,11 +324,13 @@ class Calls(Attributes):
 
     def _known(self, node: ast.AST, made: Sequence | Mapping) -> Value:
         """The same tuple or dict as before, where the same is unpacked into it: so that calls can be told alike."""
-        if isinstance(made, Sequence):
-            key: Any = (made.anywhere, tuple(made.parts)) if made.parts is not None else (made.anywhere, None)
-        else:
-            key = made.anywhere, tuple((k, slot.value) for k, slot in made.entries.items())
-        return thing(self.rests.setdefault((node, key), made))
+        names = made.parts is None if isinstance(made, Sequence) else tuple(made.entries)
+        known = self.rests.setdefault((node, names, *(each.anew for each in made.contents())), made)
+        if isinstance(made, Sequence) and isinstance(known, Sequence) and made.parts and known.parts:
+            known.parts = [one | other for one, other in zip(known.parts, made.parts, strict=True)]
+        for name, slot in known.slots.items():
+            slot.value |= made.slots[name].value
+        return thing(known)
 
     # what layers above make of it
 

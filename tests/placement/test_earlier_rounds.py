@@ -87,16 +87,12 @@ def test_what_earlier_rounds_decide_over() -> None:
     ("lines", "expected"),
     [
         ("    total = 0\n    for row in out:\n        total = total + row\n    result = total", Partial("sum")),
-        (
-            "    most = 0\n    for row in out:\n        most = torch.maximum(most, row)\n    result = most",
-            Partial("max"),
-        ),
         ("    h = 1.0\n    for _ in range(9):\n        h = 0.5 * h\n        result = h", Replicate()),
         ("    h = out[:, 0]\n    for t in range(3):\n        result = h - out[:, t]\n        h = result", Shard(0)),
     ],
 )
 def test_what_rounds_may_keep(lines: str, expected: Placement) -> None:
-    """Sums and extremes of all samples, and what goes from one time step to the next."""
+    """Sums over all samples, and what goes from one time step to the next."""
     assert lies(lines) == expected
 
 
