@@ -175,7 +175,7 @@ class Loops(Reading):
         self, operation: Operation, placement: Placement | None, others: Mapping[Operation, Placement | None]
     ) -> PerRank | None:
         """What becomes of what a loop takes in rounds of ``others``: of a rank's own samples, where it is taken of what
-        all ranks have, `zip(outputs, weights)`, and of samples that were gathered, where it is of a rank's own."""
+        all ranks have, `zip(outputs, weights)`, and of samples that were gathered beside those."""
         over = operation.inputs[0] if operation.inputs else Value()
         if isinstance(placement, Each) and placement.loop == ROWS:
             whole = (each for each, lies in others.items() if lies == Replicate())
@@ -185,6 +185,8 @@ class Loops(Reading):
             return None
         if not any(isinstance(each, Each) and each.loop == ROWS for each in others.values()):
             return None
+        if not counts and self._are_gathered(operation):
+            return PerRank(operation.name, BESIDE_GATHERED)
         above = closure(over.operations, lambda op: op.given)
         gathered = not counts and any(each.name in LOADED or each in self._plan.placed for each in above)
         return None if gathered else PerRank(operation.name, AGAIN)
