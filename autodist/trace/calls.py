@@ -12,7 +12,6 @@ from typing import Any
 from autodist.program import EMPTY, HOOKED, Region, Value, constant, joined
 from autodist.source import is_generator
 from autodist.trace.attributes import Attributes, Super, ordered
-from autodist.trace.containers import keyed
 from autodist.trace.machine import Context, Ending
 from autodist.trace.names import thing
 from autodist.trace.things import (
@@ -28,6 +27,7 @@ from autodist.trace.things import (
     Partial,
     Sequence,
     Stream,
+    keyed,
 )
 
 REST, NAMED_REST = "*", "**"

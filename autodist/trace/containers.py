@@ -13,7 +13,7 @@ from typing import Any
 from autodist.program import EMPTY, MANY, UNKNOWN, Operation, Region, Value, closure, constant, held, joined
 from autodist.source import is_generator
 from autodist.trace.names import Names, thing
-from autodist.trace.things import External, Frame, Heap, Mapping, Sequence, Slot, Stream, is_anew, picked_by
+from autodist.trace.things import External, Frame, Heap, Mapping, Sequence, Stream, is_anew, picked_by
 
 MOST_PARTS = 64
 """Of longer lists it is not told apart what is where."""
@@ -543,11 +543,6 @@ def _stores(statement: ast.stmt, key: str) -> bool:
 
 def _targets(statement: ast.stmt) -> list[ast.expr]:
     return [statement.target] if isinstance(statement, ast.AugAssign) else getattr(statement, "targets", [])
-
-
-def keyed(entries: Map[str, Value], guards: Any) -> dict[Any, Slot]:
-    """The entries of a dict that is made of keywords."""
-    return {key: Slot(value, guards) for key, value in entries.items()}
 
 
 def _counts_samples(operation: Operation) -> bool:

@@ -43,6 +43,25 @@ def _place_of(view: Operation) -> Value:
     return view.inputs[1] if view.name == "getitem" and len(view.inputs) > 1 else WHOLE
 
 
+NUMBERS = frozenset("item float int bool len round count index tolist dim ndimension numel size shape".split())
+"""The names of operations that give numbers, or texts: they are not changed in place."""
+
+
+def changes_in_place(operation: Operation) -> bool:
+    """Whether `x += y` changes what an operation gave, so that whoever else has it sees it: a tensor or an array."""
+    seen, pending = {operation}, [operation]
+    while pending:
+        each = pending.pop()
+        if not each.is_tensor or each.name.rpartition(".")[2] in NUMBERS:
+            continue
+        given = {op for value in each.inputs for op in value.operations} - seen
+        if not each.name.startswith(("operator.", "builtins.")):
+            return True
+        seen |= given
+        pending += given
+    return False
+
+
 @dataclass(eq=False)
 class Context:
     """One way in which a function is entered: what it was given there, and what it gave. Entered again from the same

@@ -344,6 +344,11 @@ class Stream(Listing):
         yield self.element
 
 
+def keyed(entries: dict[str, Value], guards: Guards) -> dict[Any, Slot]:
+    """The entries of a dict that is made of keywords."""
+    return {key: Slot(value, guards) for key, value in entries.items()}
+
+
 def is_of_loader(value: Value) -> bool:
     """Whether going through a value gives the batches of a loader: `enumerate(tqdm(loader))`"""
     pending, seen = [*value.things], set[int]()
@@ -358,6 +363,18 @@ def is_of_loader(value: Value) -> bool:
                 over = each.argument("iterable", 0) or EMPTY
             pending += over.things
     return False
+
+
+def kept_by(names: dict[str, Value]) -> dict[Heap, list[Value]]:
+    """What the lists, dicts and objects that names stand for hold, and those that objects have."""
+    found: dict[Heap, list[Value]] = {}
+    pending = list(names.values())
+    while pending:
+        for each in pending.pop().things:
+            if isinstance(each, (Sequence, Mapping, Object)) and each not in found:
+                found[each] = list(each.contents())
+                pending += found[each] if isinstance(each, Object) and each.cls is not None else []
+    return found
 
 
 def is_anew(end: Value, start: Value) -> bool:
