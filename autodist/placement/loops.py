@@ -44,7 +44,7 @@ class Loops(Reading):
         if placement is None or isinstance(placement, PerRank) and placement.operation != "join":
             return placement
         given = operation.inputs[1:] if operation.name == "setitem" else operation.operands
-        if any(self._is_of_earlier_round(each, operation) for each in given):
+        if operation in self._given_before and any(self._is_of_earlier_round(each, operation) for each in given):
             return PerRank(operation.name, CARRIED)
         if isinstance(placement, Each) and self._is_behind_loop(operation):
             return PerRank(operation.name, LAST)
@@ -55,11 +55,15 @@ class Loops(Reading):
         counting = (each for each in numbers if isinstance(each, Operation))
         return PerRank(operation.name, DECIDED) if any(map(self._counts_own, counting)) else placement
 
+    @cached_property
+    def _given_before(self) -> frozenset[Operation]:
+        """The operations that are given what earlier rounds may have left."""
+        return frozenset(each for each in self._program.operations if any(map(_carriers, each.operands)))
+
     def _is_of_earlier_round(self, value: Value, user: Operation) -> bool:
         """Whether an earlier round, that was of another sample, may have left a value, other than a sum so far that is
         added to, and what is the same after each round."""
-        inside = (each for thing in value.things for each in getattr(thing, "contents", tuple)())
-        if not any(map(self._carries_samples, value.carried_by.union(*(each.carried_by for each in inside)))):
+        if not any(map(self._carries_samples, _carriers(value))):
             return False
         known, cycle = self._table.find(user.name), self._cycles.get(user, frozenset())
         if user.name == "getitem" and any(map(self._counts_own, held(user.inputs[1]))):
@@ -209,3 +213,11 @@ class Loops(Reading):
             and lying.loop not in (PIECES, "range")
             and not lying.loop.startswith(PARTS)
         )
+
+
+def _carriers(value: Value) -> frozenset[Region]:
+    """The loops of which it may be what an earlier round has left, or hold that."""
+    if not value.things:
+        return value.carried_by
+    inside = (each for thing in value.things for each in getattr(thing, "contents", tuple)())
+    return value.carried_by.union(*(each.carried_by for each in inside))
