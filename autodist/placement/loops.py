@@ -107,8 +107,9 @@ class Loops(Reading):
         return self._are_shared_out and loop not in self._plan.rounds and self._comes_to_samples(loop)
 
     def _comes_to_samples(self, loop: Region) -> bool:
-        """Whether a loop goes over a rank's samples, and not over the parts of one of them."""
-        return self._is_over_samples(loop) and not self._is_over_parts(loop)
+        """Whether a loop of a step goes over a rank's samples, and not over the parts of one of them."""
+        loading = any(each.kind in ("read", "collate", "worker") for each in loop.around())
+        return not loading and self._comes_to_each(loop) and not self._is_over_parts(loop)
 
     def _adds_parts(self, operation: Operation) -> bool:
         """Whether all that it adds up in rounds of a loop are parts of one sample."""
