@@ -177,6 +177,7 @@ PLACEMENT = """
     opaque
     in_place
     measures
+    loops
     reading
     placements
     subscripts | plan

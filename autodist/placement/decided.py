@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
-from autodist.program import Operation, Program
+from autodist.program import Operation, Program, Region, held
 from autodist.source import Source, walk
 
 DECIDED = "the number of a sample decides over it, and each rank counts its own"
+DECIDED_BEFORE = "what earlier rounds of the loop left decides over it, and each rank goes round with its own samples"
 COMPUTING = ("operator.", "builtins.", "math.")
 """Beginnings of the names of operations that make numbers and tests of numbers."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -24,22 +25,24 @@ Leaving: TypeAlias = dict[tuple[ast.stmt, Ways], list[ast.expr]]
 
 
 @lru_cache(maxsize=2)
-def decided(program: Program) -> Mapping[Operation, frozenset[Operation]]:
-    """The operations that are computed or not by what numbers are that loops count, and which numbers these are."""
-    made = _computed(program)
-    if not made:
+def decided(program: Program) -> Mapping[Operation, frozenset[Operation | Region]]:
+    """The operations that are computed or not by what numbers are that loops count, and which numbers these are, or by
+    what earlier rounds of loops have left, and which loops these are."""
+    made, kept = _computed(program), _left_before(program)
+    if not made and not any(each.carried_by for each in program.values.values()):
         return {}
-    tests: dict[ast.AST, frozenset[Operation]] = {}
+    tests: dict[ast.AST, frozenset[Operation | Region]] = {}
     leaving: Leaving = {}
 
-    def of(test: ast.expr) -> frozenset[Operation]:
-        return frozenset(number for op in program.at(test).operations for number in made.get(op, ()))
+    def of(test: ast.expr) -> frozenset[Operation | Region]:
+        read = program.at(test)
+        numbers = frozenset(number for op in read.operations for number in made.get(op, ()))
+        return numbers.union(read.carried_by, *(kept.get(op, ()) for op in read.operations))
 
-    def deciding(node: ast.AST, source: Source) -> frozenset[Operation]:
+    def deciding(node: ast.AST, source: Source) -> frozenset[Operation | Region]:
         if node not in tests:
-            asked = [
-                each for each in _tests(node, source, leaving) if of(each) and not _begins_alike(node, each, source)
-            ]
+            asked = [each for each in _tests(node, source, leaving) if of(each)]
+            asked = [each for each in asked if not _begins_alike(node, each, source)]
             if isinstance(node, ast.Call) and len(program.at(node.func).things) > 1:
                 asked += _choosing(node.func, source)
             tests[node] = frozenset(number for each in asked for number in of(each))
@@ -62,7 +65,11 @@ def dependents(program: Program) -> Mapping[Operation, list[Operation]]:
     found: dict[Operation, list[Operation]] = {}
     for each, numbers in decided(program).items():
         for number in numbers:
-            found.setdefault(number, []).append(each)
+            for told in held(number.subject) if isinstance(number, Region) else [number]:
+                found.setdefault(told, []).append(each)
+    for each in program.operations:
+        for given in (op for value in each.operands for loop in value.carried_by for op in held(loop.subject)):
+            found.setdefault(given, []).append(each)
     for each in program.operations:
         for given in (op for other in side_by_side(each, program) for op in other.given):
             found.setdefault(given, []).append(each)
@@ -94,6 +101,16 @@ def _computed(program: Program) -> dict[Operation, frozenset[Operation]]:
         elif each.name.startswith(COMPUTING):
             of = frozenset(number for value in each.operands for op in value.operations for number in found.get(op, ()))
             found |= {each: of} if of else {}
+    return found
+
+
+def _left_before(program: Program) -> dict[Operation, frozenset[Region]]:
+    """What is computed in loops of what their earlier rounds have left, and which loops these are: `n == 0`"""
+    found: dict[Operation, frozenset[Region]] = {}
+    for each in program.operations:
+        given = (found.get(op, frozenset()) for value in each.operands for op in value.operations)
+        of = frozenset[Region]().union(*(value.carried_by for value in each.operands), *given) & each.region.loops
+        found |= {each: of} if of else {}
     return found
 
 

@@ -100,7 +100,7 @@ class InPlace(Measures):
         if overs - {""}:
             return self._averaged(call, overs)
         if isinstance(placement, Each):
-            return placement if self._is_put_back(operation) else Partial("sum")
+            return placement if self._is_put_back(operation) or self._adds_parts(operation) else Partial("sum")
         parts = [each.placement for each in call.operands if isinstance(each.placement, Each)]
         sums = [each.placement for each in call.operands if isinstance(each.placement, Partial)]
         rest = [each.placement for each in call.operands if each.placement == Replicate()]

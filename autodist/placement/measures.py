@@ -13,7 +13,7 @@ from autodist.placement import arguments
 from autodist.placement.call import OTHER_SIZE, ROWS, Call
 from autodist.placement.lattice import GUESSED, Partial, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.layout import GROUPED, OF_WHOLE
-from autodist.placement.reading import Reading
+from autodist.placement.loops import Loops
 from autodist.placement.shapes import Sizes
 from autodist.placement.subscripts import subscript
 from autodist.program import Operation, Value, closure, held
@@ -50,7 +50,7 @@ def begins_behind(key: Value, axis: int) -> bool:
     return False
 
 
-class Measures(Reading):
+class Measures(Loops):
     """The sizes of values of a program, some of which are placed."""
 
     def _numbers(self, call: Call, told: list[Value], rows: int | None) -> tuple[int | None, ...]:

@@ -63,6 +63,7 @@ class Padded(Propagation):
 
     def __init__(self, program: Program, plan: Plan, table: Table, catalog: Catalog | None) -> None:
         super().__init__(program, plan, table, catalog)
+        self._are_shared_out = False  # each rank goes through all words of a sample
         self._content = Filled(plan.placed, table)
         self._pairs: set[Operation] = set()
 

@@ -38,7 +38,7 @@ from autodist.placement.measures import MAY_LACK_AXIS, begins_behind
 from autodist.placement.opaque import WRAPPED, Opaque
 from autodist.placement.placements import Placements, joint
 from autodist.placement.plan import Plan, Sharded
-from autodist.placement.reading import LOADED, SOURCES, is_list, shaped
+from autodist.placement.reading import SOURCES, is_list, shaped
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.sizes import AGAIN
 from autodist.placement.subscripts import subscript
@@ -126,7 +126,7 @@ class Propagation(Opaque):
         placement, sizes = self._result(operation)
         placement, sizes = self._measured(operation, placement) or (placement, sizes)
         if operation not in self._plan.placed:
-            return self._unless_decided(operation, placement), sizes
+            return self._in_its_round(operation, placement), sizes
         return self._plan.placed[operation], (None, *sizes[1:]) if sizes else None
 
     def _result(self, operation: Operation) -> tuple[Placement | None, Sizes]:
@@ -147,9 +147,8 @@ class Propagation(Opaque):
             return PerRank(operation.name, WRAPPED), None
         if operation.name in ("iterate", "range.index"):
             placement, sizes = self._round(operation)
-            return (
-                (PerRank(operation.name, AGAIN), sizes) if self._is_beside(operation, placement) else (placement, sizes)
-            )
+            others = {each: self._round(each)[0] for each in side_by_side(operation, self._program)}
+            return self._beside(operation, placement, others) or placement, sizes
         if (words := self._packed(operation)) is not None:
             return words, None
         if operation.name == "getitem":
@@ -310,19 +309,6 @@ class Propagation(Opaque):
         several = any(self._gives_several(each) for each in over.operations)
         return placement, sizes if several or not sizes else sizes[1:]
 
-    def _is_beside(self, operation: Operation, placement: Placement | None) -> bool:
-        """Whether it is taken of what all ranks have, and not of samples that were gathered, in rounds of a rank's own
-        samples: `zip(outputs, weights)`"""
-        over = operation.inputs[0] if operation.inputs else Value()
-        counts = operation.name == "range.index"
-        if placement != Replicate() or over.operations and not counts and not any(e.is_tensor for e in over.operations):
-            return False
-        others = (self._round(each)[0] for each in side_by_side(operation, self._program))
-        if not any(isinstance(each, Each) and each.loop == ROWS for each in others):
-            return False
-        above = closure(over.operations, lambda op: op.given)
-        return counts or not any(each.name in LOADED or each in self._plan.placed for each in above)
-
     def _losses_of(self, value: Value) -> Value:
         """The losses that are computed from a value, and differentiated."""
         losses = {op for each in self._program.of("backward") for op in held(joined(each.operation.inputs[:1]))}
@@ -370,6 +356,9 @@ class Propagation(Opaque):
             placement = self._operand(base)
             if placement is None and any(held(base)):
                 return None, None
+            slices = any(map(arguments.bounds, operation.inputs[1:]))
+            if isinstance(placement, Shard) and slices and self._has_each(base):
+                return subscript(placement, None, operation.inputs[1], self._operand, self._found.size)
             return self._chosen(placement or Replicate(), operation.inputs[1:]), None
         if placement is None:
             return None, None
@@ -505,8 +494,6 @@ class Propagation(Opaque):
             placement = self._filled(placement, self._operand(operation.inputs[1]) or Replicate())
         if operation in self._cyclic and known.cls == "add":
             placement = self._accumulated(operation, call, placement)
-        elif placement == Replicate() and operation in self._cyclic and self._goes_by_sample(operation):
-            placement = PerRank(known.name, AGAIN)  # `weight *= 0.5`: a sample has another number in the batch
         return placement, self._of_drawn(operation, known, result_sizes(known, operation.name, call, tuple(sizes)))
 
     def _told_by_class(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cached_property
 
 from autodist import operations
 from autodist.catalog import Catalog
@@ -13,9 +11,7 @@ from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.placement.along import BY_PLACE
 from autodist.placement.call import OTHER_SIZE, ROWS, Call
-from autodist.placement.decided import DECIDED, decided, is_behind
 from autodist.placement.lattice import (
-    PARTS,
     PIECES,
     Each,
     Partial,
@@ -30,10 +26,8 @@ from autodist.placement.lattice import (
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
 from autodist.placement.shapes import Sizes
-from autodist.placement.sizes import AGAIN
 from autodist.placement.whole_numbers import WholeNumbers
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
-from autodist.source import walk
 from autodist.trace.things import External, Mapping, Sequence, Stream, is_of_loader
 
 SOURCES = (BATCH, FIELDS)
@@ -45,8 +39,6 @@ PACKING = ("pack_padded_sequence", "pack_sequence")
 """Names of what lays the words of all samples behind each other."""
 
 
-NUMBERING = frozenset("same linear elementwise add multiply divide".split())
-"""Classes of operations that compute with numbers, one by one."""
 MEASURING = frozenset("fill random arange view expand repeat unflatten per_sample index".split())
 """Classes of operations that take numbers for sizes and places."""
 
@@ -205,15 +197,6 @@ class Reading:
         """How a size lies, which may be the number of samples of the whole batch."""
         return Partial("sum", ROWS) if counts else self._operand(size)
 
-    def _goes_over_samples(self, operation: Operation) -> bool:
-        """Whether the loop around an operation goes over a rank's samples, one by one."""
-        return any(each.kind == "loop" and self._is_over_samples(each) for each in operation.region.around())
-
-    def _goes_by_sample(self, operation: Operation) -> bool:
-        """The same of the innermost loop: what one within it computes may begin anew with each sample."""
-        loop = next((each for each in operation.region.around() if each.kind == "loop"), None)
-        return loop is not None and self._is_over_samples(loop)
-
     def _is_over_samples(self, loop: Region) -> bool:
         if loop in self._plan.rounds:
             return True
@@ -365,68 +348,6 @@ class Reading:
                 if shape.name in arguments.SHAPES and len(shape.inputs) == 1:
                     return shape
         return None
-
-    @cached_property
-    def _taken_by(self) -> dict[ast.AST, Region]:
-        """The loops, by what they are written to go over, and to call each of it."""
-        written = [(loop, loop.node) for loop in self._program.loops]
-        heads = [(loop, at) for loop, at in written if isinstance(at, (ast.For, ast.comprehension))]
-        return {each: loop for loop, at in heads for part in (at.iter, at.target) for each in walk(part)}
-
-    def _meets_another(self, given: Iterable[Value]) -> bool:
-        """Whether one sample of a rank meets each of its others, which a loop within the loop over them has come to."""
-        lying = [self._loops_over_samples(each) for each in given if isinstance(self._operand(each), Each)]
-        pairs = [(one, other) for at, one in enumerate(lying) for other in lying[at + 1 :] if not one & other]
-        return any(a in b.around() or b in a.around() for one, other in pairs for a in one for b in other)
-
-    def _loops_over_samples(self, value: Value) -> set[Region]:
-        """The loops that have taken the samples from which a value is computed."""
-
-        def samples(operation: Operation) -> list[Operation]:
-            above = (each for part in operation.operands for each in held(part))
-            return [each for each in above if each is not operation and isinstance(self._found.of.get(each), Each)]
-
-        above = closure([each for each in held(value) if isinstance(self._found.of.get(each), Each)], samples)
-        taken = (self._taken_by.get(each.node) for each in above if not samples(each))
-        return {loop for loop in taken if loop is not None}
-
-    def _numbers_of_own(
-        self, operation: Operation, known: operations.Operation, given: Iterable[Value]
-    ) -> PerRank | None:
-        """What is computed from the number that a rank's sample has among its own, `0.5 * i`, or a list of these: the
-        sample has another number in the batch. To take the sample by it, or to compare it, says which one it is."""
-        for value in given:
-            listed = [
-                op for each in value.things for part in getattr(each, "contents", tuple)() for op in part.operations
-            ]
-            numbers = [*value.operations] or listed * (known.cls == "same")
-            counted_by = {self._found.of.get(each) for each in numbers if each.name == "range.index"}
-            loops = {each.loop for each in counted_by if isinstance(each, Each) and not each.loop.startswith(PARTS)}
-            if known.cls in NUMBERING and len(loops) == 1 and PIECES not in loops:
-                if all(each.name == "range.index" for each in numbers):
-                    last = any(is_behind(operation, each) for each in numbers)  # it counts the rounds
-                    return PerRank(
-                        "range.index" if last else known.name, AGAIN, rows="" if value.operations else loops.pop()
-                    )
-        return None
-
-    def _are_own_numbers(self, value: Value) -> bool:
-        """Whether loops count a rank's samples by it, and one process the batch's."""
-        return bool(value.operations) and all(map(self._counts_own, value.operations))
-
-    def _counts_own(self, operation: Operation) -> bool:
-        lying = self._found.of.get(operation)
-        return (
-            operation.name == "range.index"
-            and isinstance(lying, Each)
-            and lying.loop not in (PIECES, "range")
-            and not lying.loop.startswith(PARTS)
-        )
-
-    def _unless_decided(self, operation: Operation, placement: Placement | None) -> Placement | None:
-        """How what is computed of a sample lies, if the number that its rank gives it does not decide over it."""
-        numbers = decided(self._program).get(operation, ()) if isinstance(placement, Each) else ()
-        return PerRank(operation.name, DECIDED) if any(map(self._counts_own, numbers)) else placement
 
     def _laid_together(
         self, operation: Operation, known: operations.Operation, call: Call

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autodist.program.graph import Operation
+    from autodist.program.graph import Operation, Region
 
 MOST_CONSTANTS = 8
 
@@ -40,6 +40,8 @@ class Value:
     constants: frozenset[Constant] = frozenset()
     things: frozenset[Any] = frozenset()
     """Objects by their allocation sites, functions, classes, modules and names of libraries."""
+    carried_by: frozenset[Region] = frozenset()
+    """The loops of which it may be what an earlier round has left: `prev` of `row - prev`."""
 
     def __or__(self, other: Value) -> Value:
         if self is other or other is EMPTY:
@@ -49,15 +51,30 @@ class Value:
         operations = _union(self.operations, other.operations)
         things = _union(self.things, other.things)
         constants = _union(self.constants, other.constants)
-        if operations is self.operations and things is self.things and constants is self.constants:
+        carried = _union(self.carried_by, other.carried_by)
+        if (operations, things, constants, carried) == (self.operations, self.things, self.constants, self.carried_by):
             return self
         if len(constants) > MOST_CONSTANTS or ANY_CONSTANT in constants:
             constants = MANY.constants
-        return Value(operations, constants, things)
+        return Value(operations, constants, things, carried)
 
     def __bool__(self) -> bool:
         """Whether it may be anything: code that is never reached gives nothing."""
         return bool(self.operations or self.constants or self.things)
+
+    def left_by(self, loops: frozenset[Region]) -> Value:
+        """The same, as earlier rounds of some loops may have left it."""
+        return self if loops <= self.carried_by else replace(self, carried_by=self.carried_by | loops)
+
+    @property
+    def anew(self) -> Value:
+        """The same, as if this round had computed it."""
+        return replace(self, carried_by=frozenset()) if self.carried_by else self
+
+    @property
+    def results(self) -> Value:
+        """The results of operations among it."""
+        return Value(self.operations, carried_by=self.carried_by)
 
     @property
     def constant(self) -> Any:

@@ -200,10 +200,16 @@ def _first(fresh: Sequence[Cut], program: Program) -> list[Cut]:
         return any(
             is_given(one, other) or not below[other].isdisjoint(made[one]) and below[one].isdisjoint(made[other])
             for other in range(len(fresh))
-            if other != one
+            if other != one and not _are_side_by_side(fresh[one], fresh[other])
         )
 
     return [each for at, each in enumerate(fresh) if not waits(at)]
+
+
+def _are_side_by_side(one: Cut, other: Cut) -> bool:
+    """Whether one loop goes through both: `zip(guesses, labels)`"""
+    loops = (each for each in one.source.ancestors(one.node) if isinstance(each, (ast.For, ast.comprehension)))
+    return any({one.node, other.node} <= {*ast.walk(each.iter)} for each in loops)
 
 
 def _is_returned(cut: Cut) -> bool:

@@ -16,6 +16,7 @@ from autodist import operations
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.call import ROWS
 from autodist.placement.lattice import is_guessed
+from autodist.placement.reading import is_list
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure
 from autodist.solve.facts import is_even, is_number_of_samples, is_sum, is_weighted
 from autodist.solve.losses import Losses
@@ -162,7 +163,7 @@ class Gathering:
             return
         if counts_samples(lying):
             yield self._counted(node, user.source)
-        elif self._is_rows(lying):
+        elif self._is_rows(lying) and not is_list(value):
             whole = list(self._made_of(node, value, user, within)) if getattr(lying, "in_parts", False) else []
             if whole and all(each.placement == Shard(0) for each in whole):
                 yield from whole  # several rows of each sample would come in another order than in the batch

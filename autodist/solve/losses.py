@@ -13,9 +13,10 @@ from autodist.placement.along import BY_NUMBER, BY_PLACE, NO_SUM, OF_ALL, OF_PAR
 from autodist.placement.arguments import LEAVING_OUT, SHAPES, call, is_set, option
 from autodist.placement.by_number import AS_MANY, MIXED, NONLINEAR, OWN_NUMBER, PAIRED, PRODUCT
 from autodist.placement.call import ROWS
-from autodist.placement.decided import DECIDED
+from autodist.placement.decided import DECIDED, DECIDED_BEFORE
 from autodist.placement.lattice import PIECES, counted, is_linear
 from autodist.placement.layout import GROUPED, OF_WHOLE
+from autodist.placement.loops import BESIDE_GATHERED, CARRIED, LAST
 from autodist.placement.measures import MAY_GROUP, MAY_LACK_AXIS
 from autodist.placement.opaque import NOT_KNOWN
 from autodist.placement.plan import Plan
@@ -40,7 +41,9 @@ ALONG = frozenset([OF_TIME, OF_ALL])
 UNSURE = frozenset([MAY_LACK_AXIS, MAY_GROUP])
 GROUPING = UNSURE | {GROUPED, OF_WHOLE}
 """Why it matters where the samples are that are laid out."""
-CERTAIN = MEETING | UNSURE | {DECIDED, OF_TIME, OF_WHOLE, BY_NUMBER, AS_MANY, AGAIN, NO_SUM, OF_ALL_NUMBERS}
+BY_ROUND = frozenset([AGAIN, DECIDED, CARRIED, DECIDED_BEFORE, LAST])
+"""Why it matters in which round a loop over samples comes to each."""
+CERTAIN = MEETING | UNSURE | BY_ROUND | {OF_TIME, OF_WHOLE, BY_NUMBER, AS_MANY, NO_SUM, OF_ALL_NUMBERS, BESIDE_GATHERED}
 """Why losses get lost that is sure to make them others, or so near to it that it has to be said."""
 OF_PARTS = frozenset([NONLINEAR, MIXED, OWN_NUMBER, PRODUCT, OF_PART])
 """Why what is computed of sums and means over a rank's samples says nothing of those of all ranks."""
@@ -178,7 +181,7 @@ class Losses:
             if isinstance(operation.node, ast.Subscript):
                 told = not self._program.at(operation.node.value).things
             else:
-                told = operation.name != "getitem"  # `out, loss = model(x, y)`
+                told = operation.name != "getitem" or first_slice(operation) is not None  # `out, loss = model(x, y)`
             made = [each for value in operation.inputs[:1] for each in value.operations]
             known = (
                 self.placements.sizes.get(e) is not None or operations.load().find(e.name) is not None for e in made
@@ -236,7 +239,7 @@ class Losses:
         """Whether it is for the numbers that ranks give their own samples that an expression is each rank's own."""
         above = self._above(each for each in self._program.at(node).operations if self._is_lost(each))
         reasons = {getattr(self.placements.of[each], "reason", "") for each in above}
-        return bool(reasons) and reasons <= {AGAIN, DECIDED}
+        return bool(reasons) and reasons <= BY_ROUND
 
     def may_pair(self, node: ast.AST) -> bool:
         """Whether what takes samples by places may pair them with others, and is not told of for their numbers."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -102,7 +103,7 @@ class Attributes(Statements):
         for each in ordered(base.things):
             found |= self.attribute_of(each, name, node, frame)
         if base.operations:
-            found |= self._attribute_of_result(Value(base.operations), name, node, frame)
+            found |= self._attribute_of_result(base.results, name, node, frame)
         elif base.constants and not base.things:
             found |= self.record(f"builtins.str.{name}", node, frame, [base])
         return found
@@ -187,12 +188,12 @@ class Attributes(Statements):
                 things.add(Method(owner, each))
             else:
                 things.add(each)
-        return Value(value.operations, value.constants, frozenset(things))
+        return replace(value, things=frozenset(things))
 
     def _of_object(self, one: Object, name: str, node: ast.AST, frame: Frame) -> Value:
         self.read(one, name)
         if name in one.attributes:
-            return self.current(one.attributes[name].value)
+            return self.current(one.attributes[name].value).left_by(self.carriers(one, name))
         if name == "__class__" and one.cls is not None:
             return thing(one.cls)
         if name == "__dict__":

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 from collections.abc import Mapping as Map
 from collections.abc import Sequence as Row
+from dataclasses import replace
 from typing import Any
 
 from autodist.program import EMPTY, HOOKED, Region, Value, constant, joined
 from autodist.source import is_generator
 from autodist.trace.attributes import Attributes, Super, ordered
-from autodist.trace.containers import keyed
 from autodist.trace.machine import Context, Ending
 from autodist.trace.names import thing
 from autodist.trace.things import (
@@ -27,6 +27,7 @@ from autodist.trace.things import (
     Partial,
     Sequence,
     Stream,
+    keyed,
 )
 
 REST, NAMED_REST = "*", "**"
@@ -95,7 +96,7 @@ class Calls(Attributes):
         self, base: Value, name: str, node: ast.Call, frame: Frame, inputs: Row[Value], keywords: Keywords
     ) -> Value:
         """A method of a tensor, a text, or of whatever an operation gives."""
-        given = Value(base.operations, base.constants)
+        given = replace(base, things=frozenset())
         if not base.operations:
             return self.record(f"builtins.str.{name}", node, frame, [given, *inputs], keywords)
         stored = joined(
@@ -153,7 +154,7 @@ class Calls(Attributes):
                     if one.anywhere is not EMPTY:
                         keywords[NAMED_REST] = keywords.get(NAMED_REST, EMPTY) | one.anywhere
             if value.operations:
-                rest = self.record("getitem", keyword.value, frame, [Value(value.operations)], tag=NAMED_REST)
+                rest = self.record("getitem", keyword.value, frame, [value.results], tag=NAMED_REST)
                 keywords[NAMED_REST] = keywords.get(NAMED_REST, EMPTY) | rest
         return inputs, keywords
 
@@ -176,7 +177,7 @@ class Calls(Attributes):
         for each in [each for each in several if _takes(each, inputs, keywords)] or several:
             result |= self._call_one(each, node, frame, inputs, keywords)
         if callee.operations:
-            result |= self.record("call", node, frame, [Value(callee.operations), *inputs], keywords)
+            result |= self.record("call", node, frame, [callee.results, *inputs], keywords)
         return result
 
     def _call_one(self, one: Any, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
@@ -323,11 +324,13 @@ class Calls(Attributes):
 
     def _known(self, node: ast.AST, made: Sequence | Mapping) -> Value:
         """The same tuple or dict as before, where the same is unpacked into it: so that calls can be told alike."""
-        if isinstance(made, Sequence):
-            key: Any = (made.anywhere, tuple(made.parts)) if made.parts is not None else (made.anywhere, None)
-        else:
-            key = made.anywhere, tuple((k, slot.value) for k, slot in made.entries.items())
-        return thing(self.rests.setdefault((node, key), made))
+        names = made.parts is None if isinstance(made, Sequence) else tuple(made.entries)
+        known = self.rests.setdefault((node, names, *(each.anew for each in made.contents())), made)
+        if isinstance(made, Sequence) and isinstance(known, Sequence) and made.parts and known.parts:
+            known.parts = [one | other for one, other in zip(known.parts, made.parts, strict=True)]
+        for name, slot in known.slots.items():
+            slot.value |= made.slots[name].value
+        return thing(known)
 
     # what layers above make of it
 

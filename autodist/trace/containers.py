@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from autodist.program import EMPTY, MANY, UNKNOWN, Operation, Value, closure, constant, held, joined
+from autodist.program import EMPTY, MANY, UNKNOWN, Operation, Region, Value, closure, constant, held, joined
 from autodist.source import is_generator, walk
 from autodist.trace.names import Names, thing
-from autodist.trace.things import External, Frame, Heap, Mapping, Sequence, Slot, Stream, picked_by
+from autodist.trace.things import External, Frame, Heap, Mapping, Sequence, Stream, is_anew, picked_by
 
 MOST_PARTS = 64
 """Of longer lists it is not told apart what is where."""
@@ -164,7 +164,7 @@ class Containers(Names):
                     self.bind(made, made.entries, key, slot.value)
                 self._anywhere(made, each.anywhere, each.keys)
         if value.operations:
-            self._anywhere(made, Value(value.operations), EMPTY)
+            self._anywhere(made, value.results, EMPTY)
 
     def made_of(self, node: ast.AST, others: Row[Value]) -> Value:
         """`defaults | settings`"""
@@ -215,6 +215,8 @@ class Containers(Names):
         if made.parts is not None:
             made.forget_places()
             made.version += 1
+        self.rebind(made, None, made.guards)
+        self.bound_in_round(*[(made, -1)] * (method == "append"))
         self._anywhere(made, value)
 
     def _one_each(self, made: Sequence, value: Value, node: ast.AST, frame: Frame) -> Value:
@@ -243,7 +245,8 @@ class Containers(Names):
                 each.choose(test)
         told = one.constants and other.constants and one != other and not one.operations | other.operations
         numbers = told and all(kind in (int, float, bool) for kind, _ in one.constants | other.constants)
-        if not numbers or not any(each.is_tensor or _counts_samples(each) for each in test.operations):
+        of_sample = any(each.is_tensor or _counts_samples(each) for each in test.operations)
+        if not numbers or not (of_sample or test.carried_by):
             return EMPTY
         return self.record("operator.choice", node, frame, [test], tag=name)
 
@@ -351,17 +354,17 @@ class Containers(Names):
             if len(one_of) > 1 and container.keys is EMPTY and container.anywhere is EMPTY:
                 return joined(self._entry(container, each, node, frame) for each in one_of)
             if name is not UNKNOWN and name in container.entries:
-                return self.current(container.entries[name].value) | (
-                    EMPTY if container.keys is EMPTY else container.anywhere
-                )
+                held = self.current(container.entries[name].value).left_by(self.carriers(container, name))
+                return held | (EMPTY if container.keys is EMPTY else container.anywhere)
             if name is not UNKNOWN and container.keys is EMPTY and container.anywhere is EMPTY:
                 return EMPTY
             return self.current(container.anywhere if name is not UNKNOWN else container.element)
         if isinstance(container, Sequence):
             if container.parts is not None and container.anywhere is EMPTY:
                 if type(name) is int and -len(container.parts) <= name < len(container.parts):
-                    return self.current(container.parts[name])
-            return self.current(container.element)
+                    return self.current(container.parts[name]).left_by(self.carriers(container, name))
+            carriers = self.carriers(container, None, name) if name is not UNKNOWN else frozenset[Region]()
+            return self.current(container.element).left_by(carriers)
         return self.element(thing(container), node, frame)
 
     def element(self, value: Value, node: ast.AST, frame: Frame) -> Value:
@@ -373,14 +376,14 @@ class Containers(Names):
             if isinstance(each, (str, bytes, tuple)):
                 found |= joined(constant(part) for part in each[:MOST_PARTS])
         if value.operations:
-            found |= self.record("iterate", node, frame, [Value(value.operations)])
+            found |= self.record("iterate", node, frame, [value.results])
         return found
 
     def element_of(self, one: Any, node: ast.AST, frame: Frame) -> Value:
         """What going through one thing gives."""
         if isinstance(one, (Sequence, Stream)):
             self.read(one)
-            return self.current(one.element)
+            return self.current(one.element).left_by(self.carriers(one, None))
         if isinstance(one, Mapping):
             self.read(one)
             keys = joined(constant(each) for each in one.entries)
@@ -511,6 +514,9 @@ class Containers(Names):
                 and -len(container.parts) <= place < len(container.parts)
             ):
                 before = container.parts[place]
+                self.bound_in_round((container, place))
+                if is_anew(value, before):
+                    self.rebind(container, place, container.guards)
                 held = value if container.guards == self.guards else before | value
                 container.parts[place] = held
                 container.version += held != before
@@ -537,11 +543,6 @@ def _stores(statement: ast.stmt, key: str) -> bool:
 
 def _targets(statement: ast.stmt) -> list[ast.expr]:
     return [statement.target] if isinstance(statement, ast.AugAssign) else getattr(statement, "targets", [])
-
-
-def keyed(entries: Map[str, Value], guards: Any) -> dict[Any, Slot]:
-    """The entries of a dict that is made of keywords."""
-    return {key: Slot(value, guards) for key, value in entries.items()}
 
 
 def _counts_samples(operation: Operation) -> bool:

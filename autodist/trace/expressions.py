@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from collections.abc import Sequence as Row
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +13,7 @@ from autodist.program import EMPTY, UNKNOWN, Value, constant, held, joined
 from autodist.trace import folding
 from autodist.trace.containers import Containers
 from autodist.trace.names import thing
-from autodist.trace.things import Class, External, Frame, Function, Mapping, Object, Sequence, Stream, picked_by
+from autodist.trace.things import Class, External, Frame, Function, Mapping, Method, Object, Sequence, Stream, picked_by
 
 
 class Expressions(Containers):
@@ -52,13 +53,15 @@ class Expressions(Containers):
         return self.shown(self.eval(node.value, frame), node, frame)
 
     def shown(self, value: Value, node: ast.AST, frame: Frame) -> Value:
-        """What a value is as a text: of an object of a class that says so, what its `__str__` gives."""
+        """What a value is as a text: of an object of a class that says so, what its `__str__` gives, and of one of a
+        library that is not known what it was made of."""
         found = Value(value.operations, value.constants)
         for each in value.things:
+            held = each.owner if isinstance(each, Method) else each  # `Score(hits, n).value`
             own = each.cls if isinstance(each, Object) else None
             method = next((name for name in ("__str__", "__repr__") if own is not None and own.find(name)), None)
             if method is None:
-                found |= thing(each)
+                found |= thing(each) | (held.made if isinstance(held, Object) and not held.roles else EMPTY)
             else:
                 found |= self.call(self.attribute(thing(each), method, node, frame), node, frame, [], {})
         return found
@@ -268,8 +271,9 @@ class Expressions(Containers):
                 return constant(base.constant[key.constant])
             except IndexError:
                 return EMPTY
+        found = found.left_by(base.carried_by)
         if base.operations or base.constants:
-            found |= self.record("getitem", node, frame, [Value(base.operations, base.constants), key])
+            found |= self.record("getitem", node, frame, [replace(base, things=frozenset()), key])
         return found
 
     def _item_of(self, container: Any, key: Value, node: ast.AST, frame: Frame) -> Value:

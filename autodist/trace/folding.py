@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from autodist.program import UNKNOWN, Value, constant, joined
@@ -129,4 +130,4 @@ def identity(left: Value, right: Value) -> bool | None:
 def without_none(value: Value) -> Value:
     """A value that is known not to be None."""
     kept = value.constants - {(type(None), None)}
-    return Value(value.operations, kept, value.things) if kept != value.constants else value
+    return replace(value, constants=kept) if kept != value.constants else value

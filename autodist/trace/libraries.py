@@ -167,8 +167,7 @@ class Libraries(Processes):
             return self.sequence(node, pairs)
         over = inputs[0] if inputs else EMPTY
         index = self.record("range.index", node, frame, inputs[1:], {"of": over} if any(held(over)) else {})
-        element = self.element(inputs[0], node, frame) if inputs else EMPTY
-        return self._stream(node, self._pair(node, index, element, "pair"), joined(inputs[:1]))
+        return self._stream(node, self._pair(node, index, self.element(over, node, frame), "pair"), over)
 
     def builtin_zip(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         told = [self.parts(each) for each in inputs]
@@ -248,13 +247,15 @@ class Libraries(Processes):
         return self._stream(node, self.element(inputs[0], node, frame), inputs[0])
 
     def builtin_next(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
-        default = inputs[1] if len(inputs) > 1 else EMPTY
-        return self.next_of(inputs[0], node, frame) | default
+        return self.next_of(inputs[0], node, frame) | (inputs[1] if len(inputs) > 1 else EMPTY)
 
     def builtin_reversed(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         parts = self.parts(inputs[0])
         if parts is not None:
             return self.sequence(node, parts[::-1])
+        if all(isinstance(each, Sequence) for each in inputs[0].things):  # as `rows[::-1]` does
+            key = self.record("builtins.slice", node, frame, [constant(each) for each in (None, None, -1)])
+            return self.item(inputs[0], key, node, frame)
         return self._stream(node, self.element(inputs[0], node, frame), inputs[0])
 
     def builtin_list(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from collections.abc import Mapping as Map
 from collections.abc import Sequence as Row
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autodist.catalog import Catalog
 from autodist.program import EMPTY, Effect, Operation, Program, Region, Value, closure, constant, joined
 from autodist.program.graph import VIEWS, RegionKind, gives_tensors
 from autodist.project import Project
-from autodist.trace.things import External, Frame, Function, Guards, Heap, LocalModule, Object, Slot
+from autodist.trace.things import External, Frame, Function, Guards, Heap, LocalModule, Object, Slot, is_anew
 
 MOST_STEPS = 400_000
 UNCERTAIN = frozenset(["loop", "branch", "try", "hook"])
@@ -43,6 +43,25 @@ def _place_of(view: Operation) -> Value:
     return view.inputs[1] if view.name == "getitem" and len(view.inputs) > 1 else WHOLE
 
 
+NUMBERS = frozenset("item float int bool len round count index tolist dim ndimension numel size shape".split())
+"""The names of operations that give numbers, or texts: they are not changed in place."""
+
+
+def changes_in_place(operation: Operation) -> bool:
+    """Whether `x += y` changes what an operation gave, so that whoever else has it sees it: a tensor or an array."""
+    seen, pending = {operation}, [operation]
+    while pending:
+        each = pending.pop()
+        if not each.is_tensor or each.name.rpartition(".")[2] in NUMBERS:
+            continue
+        given = {op for value in each.inputs for op in value.operations} - seen
+        if not each.name.startswith(("operator.", "builtins.")):
+            return True
+        seen |= given
+        pending += given
+    return False
+
+
 @dataclass(eq=False)
 class Context:
     """One way in which a function is entered: what it was given there, and what it gave. Entered again from the same
@@ -61,6 +80,8 @@ class Context:
     called: dict[Any, Context] = field(default_factory=dict)
     loops: dict[ast.AST, dict[str, Value]] = field(default_factory=dict)
     """The names at the end of the last round of each loop that was run."""
+    ahead: dict[ast.AST, frozenset[str]] = field(default_factory=dict)
+    """The names that were bound when a loop was come to first."""
     guards: Guards = ()
     reads: dict[tuple[Heap | Frame, Any], int] = field(default_factory=dict)
     """The attributes and entries that it has read and had not bound itself, with the versions that it found."""
@@ -102,6 +123,8 @@ class Machine(ABC):
         """The views of tensors that are kept, by the operations that made these."""
         self._held_by: dict[Operation, set[tuple[Heap, Any]]] = {}
         """The attributes and entries that were bound to what operations give."""
+        self._rounds: list[tuple[Region, set[tuple[Heap | Frame, Any]]]] = []
+        """The loops that are run, and the attributes and entries that are surely bound in this round."""
         self._turned: set[tuple[Operation, Operation]] = set()
         self._steps = 0
         self._effects: set[tuple[str, Operation, Region | None]] = set()
@@ -258,7 +281,7 @@ class Machine(ABC):
             new = self.changed.get(pending.pop(), frozenset()) - found
             found |= new
             pending += new
-        return Value(frozenset(found), value.constants, value.things)
+        return replace(value, operations=frozenset(found))
 
     # objects and what they hold
 
@@ -281,6 +304,7 @@ class Machine(ABC):
     def take_over(self, inner: Context) -> None:
         """Note what a function has read and bound that was called."""
         context = self.context
+        self.bound_in_round(*inner.writes)
         if context.function is None:
             return
         for place, version in inner.reads.items():
@@ -295,11 +319,14 @@ class Machine(ABC):
             self.context.writes.add((thing, key))
         for each in value.operations if slots is thing.slots else ():
             self._held_by.setdefault(each, set()).add((thing, key))
+        self.bound_in_round((thing, key))
         slot = slots.get(key)
         if slot is None:
             slots[key] = Slot(value, self.guards)
             thing.version += 1
             return
+        if is_anew(value, slot.value):
+            self.rebind(thing, key, slot.guards)
         surely = slot.guards[: len(self.guards)] == self.guards
         held = value if surely else slot.value | value
         slot.guards = self.guards if surely else slot.guards
@@ -307,6 +334,38 @@ class Machine(ABC):
             slot.value = held
             slot.version += 1
             thing.version += 1
+
+    # what loops carry in objects and containers
+
+    @contextmanager
+    def round_of(self, loop: Region) -> Iterator[None]:
+        """While one round of a loop is run."""
+        self._rounds.append((loop, set()))
+        try:
+            yield
+        finally:
+            self._rounds.pop()
+
+    def bound_in_round(self, *places: tuple[Heap | Frame, Any]) -> None:
+        """Note that attributes and entries are surely bound in this round of the innermost loop."""
+        if self._rounds and self.guards and self.guards[-1] is self._rounds[-1][0]:
+            self._rounds[-1][1].update(places)
+
+    def rebind(self, thing: Heap, key: Any, before: Guards) -> None:
+        """Note that something else is bound to a key in the loops around than what was bound ``before`` them."""
+        before_them = thing.rebound.get(key, frozenset())
+        loops = before_them | {each for each in self.guards if each.kind == "loop" and each not in before}
+        if loops != before_them:
+            thing.rebound[key], thing.version = loops, thing.version + 1
+            if key in thing.slots:
+                thing.slots[key].version += 1
+
+    def carriers(self, thing: Heap, key: Any, place: object = None) -> frozenset[Region]:
+        """The loops around of which an earlier round may have left what is bound to a key, or stands somewhere and is
+        read at a ``place``: that is not surely bound in this one."""
+        here = [loop for loop, bound in self._rounds if (thing, key if place is None else place) in bound]
+        inner = self.guards[self.guards.index(here[-1]) + 1 :] if here and here[-1] in self.guards else self.guards
+        return thing.rebound.get(key, frozenset()) & frozenset(inner)
 
     # what layers ask of those above them
 

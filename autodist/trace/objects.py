@@ -36,6 +36,8 @@ PARAMETERS = frozenset("parameters named_parameters buffers named_buffers state_
 
 NAMESPACES = ("types.SimpleNamespace", "argparse.Namespace")
 """Classes whose objects have the attributes that they are made with."""
+NUMBERS = ("fractions.Fraction", "decimal.Decimal")
+"""Classes whose objects are numbers, computed from those that they are made of."""
 
 
 class Objects(Calls):
@@ -102,7 +104,8 @@ class Objects(Calls):
         self._given(one, inputs, keywords)
         for key, value in keywords.items() if name in NAMESPACES else ():
             self.bind(one, one.attributes, key, value)
-        self.effect("make", self.record(name + ".__init__", node, frame, inputs, keywords, owner=one))
+        one.made = self.record(name + ".__init__", node, frame, inputs, keywords, owner=one)
+        self.effect("make", one.made)
         return one
 
     # calling objects
@@ -463,6 +466,12 @@ def is_module(one: Object) -> bool:
 
 
 def is_class_like(name: str) -> bool:
-    """Whether a name of a library is that of a class: `Tokenizer`, not `tokenize`, nor `Get_rank` of MPI."""
+    """Whether a name of a library is that of a class: `Tokenizer`, not `tokenize`, nor `Get_rank` of MPI, nor that of a
+    kind of numbers."""
     short = name.rpartition(".")[2]
-    return short[:1].isupper() and not short.isupper() and not ("_" in short and short[1:].islower())
+    return (
+        name not in NUMBERS
+        and short[:1].isupper()
+        and not short.isupper()
+        and not ("_" in short and short[1:].islower())
+    )

@@ -5,63 +5,36 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Collection
 from collections.abc import Sequence as Row
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
-from autodist.program import EMPTY, Operation, Value, constant, joined
+from autodist.program import EMPTY, Value, constant, joined
 from autodist.source import all_of, bound_each_time, walk
 from autodist.trace import folding
 from autodist.trace.containers import UNROLLED
 from autodist.trace.expressions import Expressions, short_range
+from autodist.trace.machine import changes_in_place
 from autodist.trace.names import thing
 from autodist.trace.things import (
     Class,
     External,
     Frame,
     Function,
-    Heap,
     Mapping,
     Object,
     Sequence,
     Stream,
+    carried,
+    is_anew,
     is_of_loader,
+    kept_by,
+    left,
     merged,
 )
 
 Names = dict[str, Value]
 ROUNDS = 4
 """How often the body of a loop is run at most until its names change no more."""
-
-
-def _kept(names: Names) -> dict[Heap, list[Value]]:
-    """What the lists, dicts and objects that names stand for hold, and those that objects have."""
-    found: dict[Heap, list[Value]] = {}
-    pending = list(names.values())
-    while pending:
-        for each in pending.pop().things:
-            if isinstance(each, (Sequence, Mapping, Object)) and each not in found:
-                found[each] = list(each.contents())
-                pending += found[each] if isinstance(each, Object) and each.cls is not None else []
-    return found
-
-
-NUMBERS = frozenset("item float int bool len round count index tolist dim ndimension numel size shape".split())
-"""The names of operations that give numbers, or texts: they are not changed in place."""
-
-
-def changes_in_place(operation: Operation) -> bool:
-    """Whether `x += y` changes what an operation gave, so that whoever else has it sees it: a tensor or an array."""
-    seen, pending = {operation}, [operation]
-    while pending:
-        each = pending.pop()
-        if not each.is_tensor or each.name.rpartition(".")[2] in NUMBERS:
-            continue
-        given = {op for value in each.inputs for op in value.operations} - seen
-        if not each.name.startswith(("operator.", "builtins.")):
-            return True
-        seen |= given
-        pending += given
-    return False
 
 
 class Statements(Expressions):
@@ -200,7 +173,7 @@ class Statements(Expressions):
     def _unpack(self, target: ast.Tuple | ast.List, value: Value, frame: Frame) -> None:
         count = len(target.elts)
         stars = [at for at, each in enumerate(target.elts) if isinstance(each, ast.Starred)]
-        parts = self.parts(value)
+        parts = [each.left_by(value.carried_by) for each in self.parts(value) or []] or None
         if parts is not None and stars and len(parts) >= count - 1:
             at, after = stars[0], len(parts) - (count - 1 - stars[0])
             parts = [*parts[:at], self.sequence(target.elts[at], parts[at:after]), *parts[after:]]
@@ -227,8 +200,9 @@ class Statements(Expressions):
                 found |= self.item_of_object(each, constant(place), node, frame)
             else:
                 found |= self.element_of(each, node, frame)
+        found = found.left_by(value.carried_by)
         if value.operations:
-            found |= self.record("getitem", node, frame, [Value(value.operations), constant(place)], tag=place)
+            found |= self.record("getitem", node, frame, [value.results, constant(place)], tag=place)
         return found
 
     # branches
@@ -253,7 +227,7 @@ class Statements(Expressions):
         else:
             other = True
         if falls and other:
-            names = sorted(after.keys() & frame.names.keys()) if test.operations else ()
+            names = sorted(after.keys() & frame.names.keys()) if test.operations or test.carried_by else ()
             told = {name: self.chosen(after[name], frame.names[name], test, node, frame, name) for name in names}
             frame.names = merged(after, frame.names) | {name: each for name, each in told.items() if each}
         elif falls:
@@ -289,9 +263,7 @@ class Statements(Expressions):
                         frame.names[each.name] = subject
                 if self.block(case.body, frame):
                     ways.append(frame.names)
-        frame.names = before
-        for each_way in ways:
-            frame.names = merged(frame.names, each_way)
+        frame.names = reduce(merged, ways, before)
         return True
 
     def do_Try(self, node: ast.Try, frame: Frame) -> bool:
@@ -309,9 +281,7 @@ class Statements(Expressions):
                 if self.block(handler.body, frame):
                     ways.append(frame.names)
         ways += [after] if falls else []
-        frame.names = ways[0] if ways else merged(before, after)
-        for way in ways[1:]:
-            frame.names = merged(frame.names, way)
+        frame.names = reduce(merged, ways) if ways else merged(before, after)
         return self.block(node.finalbody, frame) and bool(ways)
 
     do_TryStar = do_Try
@@ -395,21 +365,21 @@ class Statements(Expressions):
         be bound in it: they no longer hold what they held before. Met again in the same context, as a loop within a
         loop is, it goes on from the names of its last round."""
         breaks: list[Names] = []
+        ahead = self.context.ahead.setdefault(node, frozenset(frame.names if over and not is_of_loader(over) else ()))
         frame.names = self._as_left(node, frame.names)
-        with self.within("loop", node, frame, over):
+        with self.within("loop", node, frame, over) as loop:
             for _ in range(ROUNDS):
-                start, kept, changed = dict(frame.names), _kept(frame.names), dict(self.changed)
+                start, kept, changed = dict(frame.names), kept_by(frame.names), dict(self.changed)
                 self._jumps.append(([], []))
-                begin()
-                falls = self.block(node.body, frame)
-                continues, left = self._jumps.pop()
-                breaks = left
+                with self.round_of(loop):
+                    begin()
+                    falls = self.block(node.body, frame)
+                continues, breaks = self._jumps.pop()
                 ends = [start, *([frame.names] if falls else []), *continues]
-                names = ends[0]
-                for each in ends[1:]:
-                    names = merged(names, each)
-                frame.names = dict(names)
-                if names == start and kept == _kept(names) and changed == self.changed:
+                names = reduce(merged, ends)
+                anew = [name for name in ahead if any(is_anew(end[name], start[name]) for end in ends[1:])]
+                frame.names = names = carried(names, loop, anew)
+                if names == start and kept == kept_by(names) and changed == self.changed:
                     break
             self.context.loops[node] = names
             rounds = [*ends[1:], *breaks]
@@ -417,8 +387,7 @@ class Statements(Expressions):
         falls = not endless or bool(breaks)
         if node.orelse:
             self.block(node.orelse, frame)
-        for each in breaks:
-            frame.names = merged(frame.names, each)
+        frame.names = left(reduce(merged, breaks, frame.names), loop)
         return falls
 
     def _as_left(self, loop: ast.AST, names: Names) -> Names:
@@ -443,9 +412,7 @@ class Statements(Expressions):
             ways = [*before, *([frame.names] if falls else []), *continues, *left]
             if not ways:
                 return False
-            frame.names = ways[0]
-            for each in ways[1:]:
-                frame.names = merged(frame.names, each)
+            frame.names = reduce(merged, ways)
             if left and not falls and not continues:
                 break
         return self.block(node.orelse, frame)

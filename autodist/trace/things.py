@@ -7,8 +7,8 @@ context.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from autodist.program import EMPTY, Region, Value, joined
@@ -156,6 +156,8 @@ class Heap:
     places: Value = field(default=EMPTY, kw_only=True)
     found_in: dict[Heap | None, Value] = field(default_factory=dict, kw_only=True)
     """The lists and dicts in which it is looked up, and by which keys; by which tests it is chosen under None."""
+    rebound: dict[Any, frozenset[Region]] = field(default_factory=dict, kw_only=True)
+    """The loops in whose rounds something else is bound to its keys, or put somewhere into it under None."""
 
     def choose(self, key: Value, container: Heap | None = None) -> None:
         """Have it looked up by a key, or chosen by a test."""
@@ -220,6 +222,8 @@ class Object(Heap):
     """The names that were constants where it was made: `train` of `make_loader(data, train)`."""
     buffers: set[Any] = field(default_factory=set)
     """The names of the attributes of a module that are buffers."""
+    made: Value = EMPTY
+    """The operation by which a class of a library makes it."""
 
     def argument(self, name: str, position: int | None = None) -> Value | None:
         """What it was made with, by name or position."""
@@ -340,6 +344,11 @@ class Stream(Listing):
         yield self.element
 
 
+def keyed(entries: dict[str, Value], guards: Guards) -> dict[Any, Slot]:
+    """The entries of a dict that is made of keywords."""
+    return {key: Slot(value, guards) for key, value in entries.items()}
+
+
 def is_of_loader(value: Value) -> bool:
     """Whether going through a value gives the batches of a loader: `enumerate(tqdm(loader))`"""
     pending, seen = [*value.things], set[int]()
@@ -354,6 +363,34 @@ def is_of_loader(value: Value) -> bool:
                 over = each.argument("iterable", 0) or EMPTY
             pending += over.things
     return False
+
+
+def kept_by(names: dict[str, Value]) -> dict[Heap, list[Value]]:
+    """What the lists, dicts and objects that names stand for hold, and those that objects have."""
+    found: dict[Heap, list[Value]] = {}
+    pending = list(names.values())
+    while pending:
+        for each in pending.pop().things:
+            if isinstance(each, (Sequence, Mapping, Object)) and each not in found:
+                found[each] = list(each.contents())
+                pending += found[each] if isinstance(each, Object) and each.cls is not None else []
+    return found
+
+
+def is_anew(end: Value, start: Value) -> bool:
+    """Whether a name is bound to something else at the ``end`` of a round than at its ``start``."""
+    return start | end != start
+
+
+def carried(names: dict[str, Value], loop: Region, bound: Iterable[str]) -> dict[str, Value]:
+    """The names at the head of a loop, of which some may be ``bound`` to what an earlier round has left."""
+    return names | {each: names[each].left_by(frozenset([loop])) for each in bound}
+
+
+def left(names: dict[str, Value], loop: Region) -> dict[str, Value]:
+    """The names behind a loop, which has no more rounds."""
+    found = {name: each for name, each in names.items() if loop in each.carried_by}
+    return names | {name: replace(each, carried_by=each.carried_by - {loop}) for name, each in found.items()}
 
 
 def merged(one: dict[str, Value], other: dict[str, Value]) -> dict[str, Value]:

@@ -121,3 +121,38 @@ def test_what_is_matched_within_each_image_is_not_taken_for_pairs_of_samples(tmp
     text = "from scipy.optimize import linear_sum_assignment\n" + script(MATCHED)
     _, said = converted(tmp_path, text)
     assert "AD906" not in said and "pairs each sample of a batch with another" not in said
+
+
+LAST = """\
+    total, last = 0.0, 0.0
+    for o, t in zip(outputs["boxes"], targets):
+        {kept}
+        total = total + (o[: len(t["boxes"])] - t["boxes"] - last).pow(2).mean()
+        {left}
+    return total / len(targets)"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "left", "alone"), [("pass", "last = o.mean()", False), ("last = o.mean()", "pass", True)]
+)
+def test_what_the_image_before_has_left(tmp_path: Path, kept: str, left: str, alone: bool) -> None:
+    _, said = converted(tmp_path, script(LAST.format(kept=kept, left=left)))
+    assert ("AD602" not in said) is alone, said
+
+
+READ = """\
+        n, last = int(self.counts[i]), torch.zeros(4)
+        boxes = []
+        for box in self.boxes[i, :n]:
+            boxes.append(box - last)
+            last = box
+        return self.images[i], {"boxes": torch.stack(boxes), "labels": self.labels[i, :n]}
+"""
+
+
+def test_what_a_data_set_computes_of_the_box_before(tmp_path: Path, zygote: Zygote | None) -> None:
+    before = script(LOSSES[0])
+    start, end = before.index("        n = int("), before.index("\n\ndef collate")
+    before = before[:start] + READ + before[end:]
+    assert "AD602" not in converted(tmp_path, before)[1]
+    assert differences(tmp_path, zygote, before) is None

@@ -1,0 +1,156 @@
+"""What a loop over samples has kept of an earlier round is of another sample: another one in a rank's share than in the
+whole batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import conftest
+import pytest
+from test_programs import HEAD
+from test_programs import lies as placed
+
+from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement.decided import DECIDED_BEFORE
+from autodist.placement.loops import CARRIED, LAST
+from autodist.verify.launch import Zygote
+
+SCRIPT = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Smooth:
+    def __init__(self):
+        self.last = torch.zeros(3)
+
+    def step(self, row):
+        change = (row - self.last).pow(2).mean()
+        self.last = row
+        return change
+
+
+torch.manual_seed(0)
+loader = DataLoader(TensorDataset(torch.randn(64, 6), torch.randn(64, 3)), batch_size=8, shuffle=True)
+model = nn.Linear(6, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        out = model(x)
+        loss, last, w, first, n = torch.zeros(()), torch.zeros(3), 1.0, True, 0
+        {step}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(f"{loss.item():.6f}")
+"""
+ROWS = "for row, t in zip(out, y):\n    "
+
+
+def script(step: str) -> str:
+    return SCRIPT.replace("{step}", step.replace("; ", "\n    ").replace("\n", "\n        "))
+
+
+def lies(lines: str) -> Placement | None:
+    """How `result` lies, of a few lines of a step."""
+    return placed(HEAD + lines)
+
+
+def reason(lines: str) -> str:
+    """Why `result` is each rank's own."""
+    placement = lies("    last = torch.zeros(3)\n    for row in out:\n" + lines)
+    return placement.reason if isinstance(placement, PerRank) else ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("        result = row - last\n        last = row", CARRIED),
+        ("        last = torch.tanh(last) + row\n        result = last", CARRIED),
+        ("        result = last = row", ""),
+        ("        last = row\n    result = 2 * last", LAST),
+        ("        result = row.numel() * 2", ""),
+    ],
+)
+def test_why_a_result_is_of_another_sample(lines: str, expected: str) -> None:
+    assert reason(lines) == expected
+
+
+def test_what_earlier_rounds_decide_over() -> None:
+    lines = "        if first:\n            result = 2 * row\n        first = False"
+    assert lies("    first = True\n    for row in out:\n" + lines) == PerRank("operator.mul", DECIDED_BEFORE)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("    total = 0\n    for row in out:\n        total = total + row\n    result = total", Partial("sum")),
+        ("    h = 1.0\n    for _ in range(9):\n        h = 0.5 * h\n        result = h", Replicate()),
+        ("    h = out[:, 0]\n    for t in range(3):\n        result = h - out[:, t]\n        h = result", Shard(0)),
+    ],
+)
+def test_what_rounds_may_keep(lines: str, expected: Placement) -> None:
+    """Sums over all samples, and what goes from one time step to the next."""
+    assert lies(lines) == expected
+
+
+def test_what_goes_from_one_part_of_a_sample_to_the_next() -> None:
+    lines = "    for row in out:\n        h = 0\n        for v in row:\n            h = torch.tanh(h + v)\n"
+    assert isinstance(lies(lines + "        result = h"), Each)
+    assert isinstance(lies(lines.replace("torch.tanh(h + v)", "h + v") + "        result = h * h"), Each)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        ROWS + "loss = loss + (row - last).pow(2).sum(); last = row",
+        "last = None\n"
+        + ROWS
+        + "if last is not None:\n        loss = loss + (row - last).pow(2).sum()\n    last = row",
+        "seen = [last]\n" + ROWS + "loss = loss + (row - seen[-1]).pow(2).sum(); seen.append(row)",
+        "seen = {'last': last}\n" + ROWS + "loss = loss + (row - seen['last']).pow(2).sum(); seen['last'] = row",
+        "smooth = Smooth()\n" + ROWS + "loss = loss + smooth.step(row)",
+        "older = last\n" + ROWS + "loss = loss + (row - older).pow(2).sum(); older, last = last, row",
+        "now = last\n" + ROWS + "last, now = now, row; loss = loss + (now - last).pow(2).sum()",
+        ROWS + "loss = loss + (row * last).sum(); last = t",
+        "rows = []\n" + ROWS + "rows.append((row - last).pow(2)); last = row\nloss = torch.stack(rows).mean()",
+        ROWS + "for _ in range(2):\n        w *= 0.9\n    loss = loss + w * row.pow(2).mean()",
+        ROWS + "loss = loss + w * row.pow(2).mean(); w = 2.0",
+        ROWS + "loss = loss + (1.0 if first else 2.0) * row.pow(2).mean(); first = False",
+        ROWS + "part = row.pow(2).mean()\n    if not first:\n        loss = loss + part\n    first = False",
+        ROWS + "if n == 0:\n        loss = row.mean()\n    else:\n        loss = loss + 2 * row.mean()\n    n += 1",
+        ROWS + "last = 2 * row\nloss = last.pow(2).mean()",
+    ],
+)
+def test_losses_of_samples_that_meet_those_before_them(tmp_path: Path, step: str) -> None:
+    """They were silent."""
+    code, said = conftest.converted(tmp_path, script(step))
+    assert "AD602" in said and "results differ from those of one process" in said, code
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        ROWS + "loss = loss + F.mse_loss(row, t)\nloss = loss / len(out)",
+        ROWS + "loss += F.mse_loss(row, t)",
+        ROWS + "last = row - t; loss = loss + (last * last).mean()\nloss = loss / len(out)",
+        ROWS + "last = row[0]\n    for v in row:\n        loss = loss + (v - last).pow(2)\n        last = v",
+        ROWS + "w = 1.0\n    for _ in range(2):\n        w *= 0.9\n    loss = loss + w * F.mse_loss(row, t)",
+        ROWS + "w = 2.0 if t.sum() > 0 else 1.0; loss = loss + w * F.mse_loss(row, t)",
+        ROWS + "n += 1; loss = loss + F.mse_loss(row, t)\nloss = loss / len(out)\nprint(n)",
+        "k = None\n" + ROWS + "k = torch.ones(3) if k is None else k; loss = loss + (k * row - t).pow(2).mean()",
+        "seen = {'row': last}\n" + ROWS + "seen['row'] = 2 * row; loss = loss + F.mse_loss(seen['row'], t)",
+        "counts = [0, 0, 0]\n"
+        + ROWS
+        + "counts[t.argmax().item()] += 1; loss = loss + F.mse_loss(row, t)\nprint(counts)",
+        "h = torch.zeros(len(out))\nfor t in range(3):\n    h = torch.tanh(h + out[:, t])\nloss = h.mean()",
+        "for c in out.unbind(1):\n    loss = loss + (c - last[0]).pow(2).mean(); last = last + 1",
+    ],
+)
+def test_losses_of_samples_apart_from_each_other(tmp_path: Path, zygote: Zygote | None, step: str) -> None:
+    before = script(step)
+    code, said = conftest.converted(tmp_path, before)
+    assert "AD602" not in said and "RowsOfAllRanks" not in code, said
+    assert conftest.differences(tmp_path, zygote, before) is None
