@@ -2,6 +2,7 @@
 # make docs   docs/rules.md from the rules          make goldens   rewrite the fixtures' goldens
 # make rule CODE=AD3xx NAME=what_it_does   a new rule to fill in
 # make fixtures  run every fixture at all its world sizes
+# make compare COMMIT=main   what a change does to all that `pytest -p tools.compare` has kept
 # make faults  does verify find wrong conversions?   make alarms   does it accept right ones? (hours, resumable)
 # make endings  do converted scripts end with 0, 1,000 times on 2 ranks?
 # make cluster  two nodes and a Slurm on this machine: wants root, iproute2 and Debian's slurm-wlm
@@ -26,7 +27,7 @@ INSTALLED = $(VENV)/installed
 
 DDP_BENCH_PEERS = $(VENV)/ddp_bench
 
-.PHONY: expert bench-editor check-faults check-repositories test black ruff mypy demo docs goldens fixtures rule bench bench-convert ddp-bench plan-validation faults alarms endings cluster overhead combinations robustness clean pictures site release-check matrix
+.PHONY: compare expert bench-editor check-faults check-repositories test black ruff mypy demo docs goldens fixtures rule bench bench-convert ddp-bench plan-validation faults alarms endings cluster overhead combinations robustness clean pictures site release-check matrix
 .DEFAULT_GOAL := test
 
 test: $(INSTALLED)
@@ -71,6 +72,9 @@ goldens: $(INSTALLED)
 
 fixtures: $(INSTALLED)
 	@$(BIN)/python -m pytest tests/fixtures/test_fixtures_run.py -m "slow or not slow"
+
+compare: $(INSTALLED)
+	@$(BIN)/python -m tools.compare $(COMMIT)
 
 rule: $(INSTALLED)
 	@$(BIN)/python -m tools.new_rule "$(CODE)" "$(NAME)"

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tools import new_rule, release
+from autodist.config import Config
+from autodist.project import Project
+from tools import compare, new_rule, release
 
 
 def test_new_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,3 +47,19 @@ def test_a_version_that_was_forgotten(tmp_path: Path, name: str, old: str, new: 
     (tmp_path / name).write_text(text.replace(old, new), encoding="utf-8")
     with pytest.raises(release.Unfit, match=message):
         release.versions(tmp_path)
+
+
+def test_conversions_are_compared(tmp_path: Path, script: Path) -> None:
+    """Each is kept once, with all that it is made of, and converted again."""
+    (tmp_path / "helper.py").write_text("N = 8\n")
+    script.write_text("from helper import N\n" + script.read_text().replace("batch_size=8", "batch_size=N"))
+    kept = compare.Kept.of(Project.load(script), Config())
+    for _ in range(2):
+        compare.keep(kept, tmp_path / "kept")
+    [path] = (tmp_path / "kept").iterdir()
+    made = compare.conversions([path])
+    assert kept.files.keys() == {"train.py", "helper.py"} and any("DDP(" in each for each in made[path.name])
+    assert not list(compare.differences(made, made))
+    less = {name: [each for each in lines if "DDP(" not in each] for name, lines in made.items()}
+    [(name, lines)] = compare.differences(made, less)
+    assert name == path.name and lines and all(each.startswith("-") and "DDP(" in each for each in lines)
