@@ -264,7 +264,7 @@ def _modelled(
     dropped |= {e.node for e in first.events if e.kind == "wrap" and e.detail.const == "fully_sharded"}
     plan = replace(plan, wraps={} if fsdp else wrap_plan(models), dropped=dropped)
     by_hand = is_distributed(first)
-    as_it_is = by_hand and not (plan.wraps or plan.dropped or plan.bare)  # what it does stays as it is
+    as_it_is = by_hand and not (plan.wraps or plan.dropped or plan.bare) and first.shares_alike(first.under(plan))
     planned: Callable[[Plan], Interpreter] = first.under if as_it_is else again
     second = planned(plan)
     if randomness.sees_all(second):  # as each rank does, its statistics are those of all

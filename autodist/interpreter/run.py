@@ -58,6 +58,11 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
         other.__dict__.pop("placements", None)
         return other
 
+    def shares_alike(self, other: Interpreter) -> bool:
+        """Whether ranks have their shares of the same loaders in another run of the same code."""
+        loaders = {each for value in self.values.values() for each in value.objects("loader")}
+        return all(self.shares_out(each) == other.shares_out(each) for each in loaders)
+
     def layout(self, loader: Object) -> Layout:
         collate = collation.collate_fn(loader)
         if collate is None or collation.sole(collate) is None:
