@@ -32,6 +32,12 @@ ABOUT = frozenset("length fact fill_like random_like".split())
 """Classes of operations that tell of a value what it has in common with those of other rounds."""
 
 
+def is_of_one(placement: Placement | None) -> bool:
+    """Whether it is of the sample that a loop has come to, also beside what was gathered."""
+    beside = isinstance(placement, PerRank) and placement.reason == BESIDE_GATHERED
+    return beside or isinstance(placement, Each)
+
+
 class Loops(Reading):
     """Values of the rounds of loops."""
 
@@ -104,19 +110,21 @@ class Loops(Reading):
     def _carries_samples(self, loop: Region) -> bool:
         """Whether what a loop carries comes from one of a rank's samples to the next, and not from one part of a sample
         to another."""
-        return self._are_shared_out and loop not in self._plan.rounds and self._comes_to_samples(loop)
+        loading = any(each.kind in ("read", "collate", "worker") for each in loop.around())
+        shared = self._are_shared_out and not loading and loop not in self._plan.rounds
+        return shared and self._comes_to_samples(loop)
 
     def _comes_to_samples(self, loop: Region) -> bool:
-        """Whether a loop of a step goes over a rank's samples, and not over the parts of one of them."""
-        loading = any(each.kind in ("read", "collate", "worker") for each in loop.around())
-        return not loading and self._comes_to_each(loop) and not self._is_over_parts(loop)
+        """Whether a loop goes over a rank's samples, and not over the parts of one of them."""
+        return self._comes_to_each(loop) and not self._is_over_parts(loop)
 
     def _adds_parts(self, operation: Operation) -> bool:
-        """Whether all that it adds up in rounds of a loop are parts of one sample."""
+        """Whether it adds up, in rounds of loops within one over samples, parts of one of them."""
         cycle = self._cycles.get(operation, frozenset())
         kept = (each for op in cycle for each in op.operands if not cycle.isdisjoint(each.operations))
         loops = frozenset[Region]().union(*(each.carried_by for each in kept))
-        return bool(loops) and not any(map(self._comes_to_samples, loops))
+        within = any(map(self._comes_to_samples, operation.region.loops - loops))
+        return bool(loops) and within and not any(map(self._comes_to_samples, loops))
 
     def _is_over_parts(self, loop: Region) -> bool:
         """Whether a loop goes over the parts of one sample: `for box in boxes`, `for i, box in enumerate(boxes)`"""

@@ -12,6 +12,7 @@ from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Sha
 from autodist.placement.arguments import begins_with_zero, gives_several, keys_of
 from autodist.placement.call import ROWS
 from autodist.placement.lattice import is_even_number
+from autodist.placement.loops import is_of_one
 from autodist.placement.placements import Placements
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
 from autodist.solve.alone import Alone
@@ -301,7 +302,7 @@ class Facts:
                 roots.append(each)
                 continue
             fresh = {op for v in each.operands for op in v.operations} - found
-            fresh = {op for op in fresh if isinstance(self._placements.of.get(op), Each)}
+            fresh = {op for op in fresh if is_of_one(self._placements.of.get(op))}
             found |= fresh
             pending += fresh
         return sorted(roots, key=lambda op: op.number)

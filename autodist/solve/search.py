@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.arguments import is_repeated, keys_of
+from autodist.placement.loops import is_of_one
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Region, Value, held, joined
 from autodist.solve.demands import Demand
 from autodist.solve.facts import ALONE, EITHER, LEARNT, ONE_BY_ONE, Facts, around, is_even, is_mean, is_sum, is_weighted
@@ -174,7 +175,7 @@ class Search:
         as_losses = isinstance(placement, Shard) or is_mean(placement)
         if self._demand.kind == "loss" and as_losses and value.operations <= self._facts.learnt:
             return  # it has gradients, and is as it has to be
-        if isinstance(placement, Each) and self._demand.kind != "test":
+        if is_of_one(placement) and self._demand.kind != "test":
             lost: PerRank | None = PerRank(user.name, ONE_BY_ONE)
             found = list(self._gone_over(value))
         else:
