@@ -147,7 +147,7 @@ def _local(run: Interpreter) -> list[Event]:
 
 def _told_by_values(run: Interpreter, losses: Losses | None) -> Iterator[Concern]:
     for event in _local(run):
-        if losses is None or not losses.tells_why(event.node):
+        if losses is None or not (losses.tells_why(event.node) or losses.adds_rounds(event.node)):
             message = (
                 "cannot tell that this loss is a mean over the samples of the batch: gradients are "
                 "averaged over ranks, which is right for a mean only (a masked or weighted mean "

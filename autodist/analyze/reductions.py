@@ -25,7 +25,7 @@ from autodist.script import Concern, Reduction, Site
 from autodist.solve.alone import Alone
 from autodist.solve.cuts import made_global, solved
 from autodist.solve.demands import Demand
-from autodist.solve.facts import IN_LOADER
+from autodist.solve.facts import IN_LOADER, is_mean
 from autodist.solve.kinds import NUMBER, TENSOR, kind_of
 from autodist.solve.losses import Losses
 from autodist.solve.search import Cut
@@ -92,7 +92,8 @@ def _of_training(run: Interpreter, program: Program) -> Iterator[Demand]:
             value = run.values.get(part, NOTHING)
             graph = value.models and value.spread is Spread.MEAN  # which gradients flow through
             user = users.get(part)
-            if not graph and user is not None and not user.region.has_own_backward:
+            averaged = user is not None and run.counts_samples(part) and is_mean(run.placements.of.get(user))
+            if not graph and not averaged and user is not None and not user.region.has_own_backward:
                 yield Demand("data" if event.kind == "picks_data" else "loss", user, part)
 
 

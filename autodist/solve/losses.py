@@ -231,6 +231,14 @@ class Losses:
         """Whether it is told what the loss of a backward pass got lost at."""
         return any(self.lost_at(self._lost_of(backward)))
 
+    def adds_rounds(self, backward: ast.AST) -> bool:
+        """Whether a loss is the mean of what rounds over samples have added up, for which nothing is assumed."""
+        lying = self.of(backward)
+        ends = (op for each in self.backward if each.node is backward for op in held(joined(each.inputs[:1])))
+        above = closure(ends, given)
+        by_one = any(isinstance(self.placements.of.get(each), Each) for each in above)
+        return bool(lying) and all(each == MEAN for each in lying) and by_one and self.assumed.isdisjoint(above)
+
     def _lost_of(self, backward: ast.AST) -> set[Operation]:
         ends = (op for each in self.backward if each.node is backward for op in held(joined(each.inputs[:1])))
         return self._lost().intersection(ends)

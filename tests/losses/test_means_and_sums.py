@@ -71,3 +71,29 @@ def test_trains_alike(tmp_path: Path, zygote: Zygote, steps: str, multiplied: bo
     assert ("AD603" in converted(tmp_path, text)[1]) is multiplied
     if "zip(x, y)" not in steps:  # a rank has other numbers of backward passes than one process, which verify counts
         assert differences(tmp_path, zygote, text) is None
+
+
+ONE_BY_ONE = "for x, y in loader:\n    out, loss = net(x), 0\n    for row, label in zip(out, y):\n"
+TERM = "F.cross_entropy(row[None], label[None])"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        f"        loss = loss + {TERM}\n    loss = loss / len(x)\n",
+        f"        loss += {TERM}\n    loss /= x.size(0)\n",
+        f"        loss += {TERM}\n    n = len(out)\n    loss = loss / n\n",
+        f"        loss += (row - label).pow(2).mean() + {TERM}\n    loss = loss / out.shape[0]\n",
+    ],
+)
+def test_terms_of_one_sample_after_the_other_are_averaged(tmp_path: Path, zygote: Zygote, rest: str) -> None:
+    text = SCRIPT.format(steps=LOADER + ONE_BY_ONE + rest + STEP)
+    code, said = converted(tmp_path, text)
+    assert "AD60" not in said.replace("AD601 loss.item() is a mean over this rank's samples", ""), said
+    assert code.count("reduce_mean(loss.item())") == 1
+    assert differences(tmp_path, zygote, text) is None
+
+
+@pytest.mark.parametrize("rest", ["        loss += row.max()\n    loss = loss / len(x) ** 0.5\n"])
+def test_what_is_divided_by_something_else_is_no_mean(tmp_path: Path, rest: str) -> None:
+    assert "AD60" in converted(tmp_path, SCRIPT.format(steps=LOADER + ONE_BY_ONE + rest + STEP))[1]
