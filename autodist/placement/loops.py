@@ -14,6 +14,7 @@ from autodist.placement.lattice import PARTS, PIECES, Each, Partial, PerRank, Pl
 from autodist.placement.reading import LOADED, Reading
 from autodist.placement.sizes import AGAIN
 from autodist.program import Operation, Region, Value, closure, held
+from autodist.source import walk
 
 CARRIED = "an earlier round of the loop left what it is computed from, and each rank goes round with its own samples"
 LAST = "it is what a loop has left of its rounds, and each rank goes round with its own samples"
@@ -145,7 +146,7 @@ class Loops(Reading):
         """The loops, by what they are written to go over, and to call each of it."""
         written = [(loop, loop.node) for loop in self._program.loops]
         heads = [(loop, at) for loop, at in written if isinstance(at, (ast.For, ast.comprehension))]
-        return {each: loop for loop, at in heads for part in (at.iter, at.target) for each in ast.walk(part)}
+        return {each: loop for loop, at in heads for part in (at.iter, at.target) for each in walk(part)}
 
     def _meets_another(self, given: Iterable[Value]) -> bool:
         """Whether one sample of a rank meets each of its others, which a loop within the loop over them has come to."""

@@ -21,6 +21,7 @@ from autodist.solve.facts import Facts, is_mean, is_number_of_samples, is_sum, i
 from autodist.solve.memories import given_to_keep, remembered
 from autodist.solve.search import Cut, Search
 from autodist.solve.written import contents, is_put, parts_of, put_in, readers
+from autodist.source import walk
 
 OTHERWISE = "the same expression lies one way in one context and another way in another"
 ROUNDS = 6
@@ -209,7 +210,7 @@ def _first(fresh: Sequence[Cut], program: Program) -> list[Cut]:
 def _are_side_by_side(one: Cut, other: Cut) -> bool:
     """Whether one loop goes through both: `zip(guesses, labels)`"""
     loops = (each for each in one.source.ancestors(one.node) if isinstance(each, (ast.For, ast.comprehension)))
-    return any({one.node, other.node} <= {*ast.walk(each.iter)} for each in loops)
+    return any({one.node, other.node} <= {*walk(each.iter)} for each in loops)
 
 
 def _is_returned(cut: Cut) -> bool:

@@ -130,6 +130,12 @@ class Losses:
         first = [op for op in found if not any(map(is_lost, given(op) - {op}))]
         return sorted({*first}, key=lambda op: op.number)
 
+    def _carried_above(self, lost: Iterable[Operation]) -> list[Operation]:
+        """What made losses different on each rank by what earlier rounds left, where it goes round with what is lost by
+        it: `loss = 0.9 * loss + term`"""
+        above = sorted(closure(lost, lambda op: filter(self._is_lost, given(op))), key=lambda op: op.number)
+        return [each for each in above if self.placements.of[each] == PerRank(each.name, CARRIED)]
+
     def _is_unknown(self, operation: Operation) -> bool:
         lying = self.placements.of.get(operation)
         return isinstance(lying, PerRank) and lying.reason == NOT_KNOWN and lying.operation == operation.name
@@ -164,7 +170,8 @@ class Losses:
     def lost_at(self, lost: Collection[Operation] | None = None) -> Iterator[tuple[Operation, str]]:
         """What losses got lost at for certain, all of them or some, and why: samples that others pick by number, and
         sums and means over a rank's samples that something else is computed with than what adds up."""
-        for each in self._above(self._lost() if lost is None else lost):
+        lost = self._lost() if lost is None else lost
+        for each in self._above(lost) or self._carried_above(lost):
             lying = self.placements.of[each]
             here = isinstance(lying, PerRank) and lying.operation.rpartition(".")[2] == each.name.rpartition(".")[2]
             reason = lying.reason if here and isinstance(lying, PerRank) else ""
@@ -233,15 +240,16 @@ class Losses:
 
     def adds_rounds(self, backward: ast.AST) -> bool:
         """Whether a loss is the mean of what rounds over samples have added up, for which nothing is assumed."""
-        lying = self.of(backward)
-        ends = (op for each in self.backward if each.node is backward for op in held(joined(each.inputs[:1])))
-        above = closure(ends, given)
+        lying, above = self.of(backward), closure(self._ends_of(backward), given)
         by_one = any(isinstance(self.placements.of.get(each), Each) for each in above)
         return bool(lying) and all(each == MEAN for each in lying) and by_one and self.assumed.isdisjoint(above)
 
     def _lost_of(self, backward: ast.AST) -> set[Operation]:
-        ends = (op for each in self.backward if each.node is backward for op in held(joined(each.inputs[:1])))
-        return self._lost().intersection(ends)
+        return self._lost().intersection(self._ends_of(backward))
+
+    def _ends_of(self, backward: ast.AST) -> set[Operation]:
+        """What a backward pass is begun with."""
+        return {op for each in self.backward if each.node is backward for op in held(joined(each.inputs[:1]))}
 
     def goes_by_numbers(self, node: ast.AST) -> bool:
         """Whether it is for the numbers that ranks give their own samples that an expression is each rank's own."""

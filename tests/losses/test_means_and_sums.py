@@ -94,6 +94,14 @@ def test_terms_of_one_sample_after_the_other_are_averaged(tmp_path: Path, zygote
     assert differences(tmp_path, zygote, text) is None
 
 
-@pytest.mark.parametrize("rest", ["        loss += row.max()\n    loss = loss / len(x) ** 0.5\n"])
-def test_what_is_divided_by_something_else_is_no_mean(tmp_path: Path, rest: str) -> None:
-    assert "AD60" in converted(tmp_path, SCRIPT.format(steps=LOADER + ONE_BY_ONE + rest + STEP))[1]
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "        loss += row.max()\n    loss = loss / len(x) ** 0.5\n",
+        f"        loss = 0.9 * loss + {TERM}\n    loss = loss / len(x)\n",
+        f"        loss = loss * 0.9 + {TERM}\n    loss /= x.size(0)\n",
+    ],
+)
+def test_what_goes_by_more_than_how_many_there_are_is_no_mean(tmp_path: Path, rest: str) -> None:
+    said = converted(tmp_path, SCRIPT.format(steps=LOADER + ONE_BY_ONE + rest + STEP))[1]
+    assert ("AD602" if "0.9" in rest else "AD60") in said
