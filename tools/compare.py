@@ -100,15 +100,15 @@ def _converted(path: Path) -> tuple[str, list[str]]:
     return path.name, kept.converted()
 
 
-def conversions(paths: list[Path]) -> dict[str, list[str]]:
-    """What the state that runs makes of projects that are kept."""
+def conversions(folder: Path) -> dict[str, list[str]]:
+    """What the state that runs makes of the projects that are kept in a folder."""
     with ProcessPoolExecutor() as pool:
-        return dict(pool.map(_converted, paths, chunksize=8))
+        return dict(pool.map(_converted, sorted(each for each in folder.glob("*") if not each.suffix), chunksize=8))
 
 
-def by(state: Path, paths: list[Path]) -> dict[str, list[str]]:
-    """The same of another state of the repository."""
-    command = [sys.executable, "-m", "tools.compare", "--convert", *map(str, paths)]
+def by(state: Path) -> dict[str, list[str]]:
+    """What another state of the repository makes of what is kept here."""
+    command = [sys.executable, "-m", "tools.compare", "--convert", str(KEPT)]
     environment = {**os.environ, "PYTHONPATH": str(state), "PYTHONHASHSEED": "0"}
     done = subprocess.run(command, cwd=state, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     made: dict[str, list[str]] = json.loads(done.stdout)
@@ -128,8 +128,7 @@ def differences(before: Mapping[str, list[str]], after: Mapping[str, list[str]])
 
 def main(commit: str) -> int:
     """Print them. 1 where there are some, 2 where nothing is kept."""
-    paths = sorted(each for each in KEPT.glob("*") if not each.suffix)
-    if not paths:
+    if not KEPT.is_dir():
         print("nothing is kept: run `python -m pytest -p tools.compare` first", file=sys.stderr)
         return 2
     with TemporaryDirectory() as folder:
@@ -138,18 +137,19 @@ def main(commit: str) -> int:
         try:
             (state / "autodist" / "rules").symlink_to(state / "rules")
             (state / "tools" / "compare.py").write_bytes(Path(__file__).read_bytes())
-            found = list(differences(by(state, paths), by(ROOT, paths)))
+            before, after = by(state), by(ROOT)
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", str(state)], cwd=ROOT, check=True)
+    found = list(differences(before, after))
     for name, lines in found:
         kept: Kept = pickle.loads((KEPT / name).read_bytes())
         print(f"{kept.test}\n  " + "\n  ".join(each[:200] for each in lines[:MOST_LINES]))
-    print(f"{len(found)} of {len(paths)} conversions differ")
+    print(f"{len(found)} of {len(before)} conversions differ")
     return int(bool(found))
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--convert"]:
-        print(json.dumps(conversions([Path(each) for each in sys.argv[2:]])))
+        print(json.dumps(conversions(Path(sys.argv[2]))))
     else:
         sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "HEAD"))
