@@ -14,9 +14,9 @@ from autodist.models import members, settled_at, unwrapped
 from autodist.origins import learnt_from
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site, Wrapping
+from autodist.solve.losses import Losses
 from autodist.source import all_of, told_once, walk
 from autodist.spread import SAME
-from autodist.tensors.mixing import mixings
 from autodist.values import NOTHING, UNKNOWN, Object, Wrapped
 
 
@@ -30,7 +30,9 @@ def passes_in_training(run: Interpreter) -> list[Event]:
     return [event for event in run.of("training_forward") if event.loops or trained < event.order < saved]
 
 
-def previews(passes: list[Event], run: Interpreter, models: list[Model]) -> tuple[list[Site], list[Concern]]:
+def previews(
+    passes: list[Event], run: Interpreter, models: list[Model], losses: Losses
+) -> tuple[list[Site], list[Concern]]:
     """The passes of which each rank can run its share, and what is said of one that stays as it is."""
     normalised = members(model for model in models if model.batch_norm)
     found = {
@@ -38,7 +40,7 @@ def previews(passes: list[Event], run: Interpreter, models: list[Model]) -> tupl
         for event in passes
         if event.detail.spread is SAME and any(each.key in normalised for each in _normalising(event, run))
     }
-    mixed = run.plan.joined or run.of("batch_statistic") or any(mixings(event.value) for event in run.of("backward"))
+    mixed = run.plan.joined or any(losses.lost_at())
     mixed = mixed or any(node in run.plan.reduced for event in passes for node in _of_classes(event))  # of even shares
     shared = [event for event in found.values() if not mixed and _is_rows_to_rows(event, run)]
     rest = [event for event in found.values() if event not in shared]

@@ -627,8 +627,6 @@ class TrainingScript:
     """Sums and means over the batch that a loss is computed from, gradients and all."""
     pieces: tuple[Site, ...] = ()
     """Backward passes of pieces of a batch of which it is told how large they are, and not how many."""
-    untold: tuple[Site, ...] = ()
-    """Backward passes of which it cannot be told whether their loss is a mean or a sum over samples."""
     unread: frozenset[ast.AST] = frozenset()
     """What is computed from a rank's own samples in a way that is not known, once everything is made global that is."""
     terms: tuple[Reduction, ...] = ()

@@ -370,30 +370,6 @@ class Mixing:
 
 
 @dataclass(frozen=True)
-class Part:
-    """One field of the batches of a loader, that a tuple or dict of them holds under ``key``; SETTLED for a loss of
-    torch over some of them, PACKED for what `pack_padded_sequence` makes of one."""
-
-    loader: Object
-    key: int | str
-
-    @property
-    def node(self) -> ast.Call:
-        """Where the loader is made."""
-        return self.loader.node
-
-
-SETTLED, PACKED = -1, -2
-
-
-@dataclass(frozen=True)
-class Evened:
-    """A loss that is weighed, so that its mean over the ranks is the original's, at ``node``."""
-
-    node: ast.expr
-
-
-@dataclass(frozen=True)
 class Portion:
     """A division by the number of a rank's samples, of something that each of them has: the sum is a mean."""
 
@@ -414,35 +390,6 @@ class Gathered:
     """Rows of all ranks, put together at ``node``."""
 
     node: ast.expr
-
-
-@dataclass(frozen=True)
-class Picked:
-    """What some of a rank's samples were picked by: a condition, `labels >= 0` of `out[labels >= 0]`, or their
-    ``place``, `:8` of `out[:8]`, which those of the whole batch do not have."""
-
-    node: ast.expr
-    source: Source
-    place: bool = False
-    joined: bool = False
-    """Whether it is rows of pieces that are joined at ``node``, of which one sample has more than another."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """What one sample has a number of its own of, as the boxes of an image; or ``one`` of these."""
-
-    one: bool = False
-
-
-@dataclass(frozen=True)
-class Trimmed:
-    """Samples cut or filled up to a length that a rank's own tell, `out[:, :longest]`: those of another rank are cut
-    elsewhere; ``padded`` where no name has the length, `pad_sequence(rows)`."""
-
-    node: ast.AST
-    source: Source
-    padded: bool = False
 
 
 @dataclass(frozen=True)
@@ -503,9 +450,7 @@ class Value:
 
     things: frozenset[Thing] = frozenset()
     spread: Spread = SAME
-    origins: frozenset[
-        Object | Draw | Mixing | Part | Picked | Piece | Trimmed | Turn | Portion | Gathered | Evened | Amplified
-    ] = frozenset()
+    origins: frozenset[Object | Draw | Mixing | Turn | Portion | Gathered | Amplified] = frozenset()
     models: frozenset[Thing] = frozenset()
     const: Any = UNKNOWN
     firm: bool = False

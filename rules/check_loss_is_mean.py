@@ -51,10 +51,6 @@ IN_PIECES = (
     "is a multiple of so many, and its last piece counts for too much elsewhere; take as many pieces on any number "
     "of ranks, `x.chunk(n)`"
 )
-UNTOLD = (
-    "cannot tell whether this loss is a mean or a sum over the samples of the batch: averaged over ranks, the "
-    "gradients of a mean are those of the batch, and those of a sum one N-th of them; `autodist verify` tells which"
-)
 
 
 @rule("AD602")
@@ -67,7 +63,6 @@ def check_loss_is_mean(script: TrainingScript, context: Context) -> Iterator[Fin
     batch statistics over data that every rank passes in full through a model in training mode, and that of a recurrent
     layer that takes the samples of a batch for the steps of a sequence.
     """
-    for sites, message in ((script.pieces, IN_PIECES), (script.untold, UNTOLD)):
-        for site in sites[:1]:
-            yield Finding(site.source, site.node, message, severity=Severity.WARNING)
+    for site in script.pieces[:1]:
+        yield Finding(site.source, site.node, IN_PIECES, severity=Severity.WARNING)
     yield from raised(script, "AD602")

@@ -40,7 +40,7 @@ LAYERS = """
     imports
     edits & lossless
     tensors
-    collation | alternatives | carried
+    alternatives | carried
     values
     spread
     solve
@@ -83,16 +83,6 @@ ON_DISK = """
     writing
     fetching | temporary
     looking
-"""
-
-COLLATION = """
-    batches
-    reading
-    expressions
-    keyed
-    frame
-    functions | syntax
-    kinds
 """
 
 TENSORS = """
@@ -301,7 +291,6 @@ def test_imports_go_down(path: Path) -> None:
     ("package", "layers"),
     [
         ("analyze", ANALYZE),
-        ("collation", COLLATION),
         ("files", ON_DISK),
         ("fsdp", FSDP),
         ("interpreter", INTERPRETER),

@@ -44,7 +44,6 @@ from autodist.solve.passes import PASSES
 from autodist.solve.steps import steps_of
 from autodist.source import Source, shortened, walk
 from autodist.spread import CROSS
-from autodist.tensors import mixing
 from autodist.values import Object
 
 Lying: TypeAlias = Callable[..., Losses] | None
@@ -176,11 +175,7 @@ def _warned(script: TrainingScript) -> set[ast.AST]:
 def _unsettled(script: TrainingScript, run: Interpreter, lost: Losses) -> set[ast.AST]:
     """The backward passes of losses that are not those of one process."""
     named, backward = _warned(script), run.of("backward")
-    return {
-        e.node
-        for e in backward
-        if not pairing.is_settled(e, run) or named & _computed_from(e, run) or lost.is_lost_at(named, e.node)
-    }
+    return {e.node for e in backward if named & _computed_from(e, run) or lost.is_lost_at(named, e.node)}
 
 
 def _opaque(run: Interpreter) -> list[Event]:
@@ -201,9 +196,9 @@ def _unfollowed(event: Event) -> Concern:
 
 
 def _computed_from(event: Event, run: Interpreter) -> set[ast.AST]:
-    """What a loss is made of, and what mixed the rows that it is computed from."""
+    """What a loss is made of."""
     made = roots(event.node, run, set()) if isinstance(event.node, ast.expr) else set()
-    return {*walk(event.node), *made, *(each.node for each in mixing.mixings(event.value))}
+    return {*walk(event.node), *made}
 
 
 def _nodes(reductions: Iterable[Reduction | Weighed]) -> frozenset[ast.expr]:
@@ -301,8 +296,8 @@ def _modelled(
     reductions = [*before, *reductions]
     made_global = {place.node for place in reductions}
     even = [each for each in even if not (isinstance(each.node, ast.BinOp) and each.node.right in made_global)]
-    judged = None if by_hand else losses(again.program, run, run.plan)
-    if judged is not None and draws and not origins_of(first):  # which values do not follow to the losses
+    judged = losses(again.program, run, run.plan)
+    if draws and not origins_of(first):  # which values do not follow to the losses
         judged.tells_all = True
     script = assembled(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held, judged)
     gathered = (*pairing.in_training(paired, run), *counted)
@@ -310,9 +305,8 @@ def _modelled(
         script, weighed=tuple(even), joined=joined, gathered=gathered, terms=summed, reckoned=tuple(reckoned)
     )
     script = replace(script, concerns=(*script.concerns, *late))
-    if judged is not None:
-        measured = tuple(relied_on(judged, facts))
-        script = replace(script, concerns=(*script.concerns, *measured), unread=frozenset(unread(judged)))
+    measured = tuple(relied_on(judged, facts))
+    script = replace(script, concerns=(*script.concerns, *measured), unread=frozenset(unread(judged)))
     if (twice := pairing.doubled(run)) is not None:
         message = (
             "the loss compares the samples of a batch, and is computed here of all data, too, gradients on: evaluate "

@@ -57,7 +57,6 @@ from autodist.analyze.losses import (
     normalised_twice,
     pieces,
     sums,
-    untold,
 )
 from autodist.analyze.modules import (
     compiled_statistics,
@@ -108,7 +107,7 @@ def assembled(
     placed: list[Cut],
     left: list[Cut],
     held: list[tuple[Site, ast.stmt]],
-    losses: Losses | None,
+    losses: Losses,
 ) -> TrainingScript:
     """The script as the rules see it, from the analyses with (`run`) and without (`first`) what was decided."""
     shared_draws = (*draw_sites(run, draws), *wholes.draws(run, "dealt_out"), *wholes.draws(run, "taken"))
@@ -172,7 +171,7 @@ def assembled(
     concerns += cut_into_pieces(run)
     concerns += sampler_concerns(run)
     in_training = previews.passes_in_training(run)
-    previewed, missed = previews.previews(in_training, run, models)
+    previewed, missed = previews.previews(in_training, run, models, losses)
     followers, unfollowed = previews.unsynchronised(in_training, run, models)
     concerns += [*missed, *unfollowed]
     concerns += sample_after_sample(run)
@@ -288,9 +287,8 @@ def assembled(
         averaged=tuple(averaged),
         lacks_gradients=averaging.lacks_gradients(run, models, shared_draws),
         stepped_by_hand=tuple(averaging.stepped_by_hand(run)[0]) if not is_distributed(run) else (),
-        sums=tuple(sums(run, losses)) if losses is not None else (),
-        pieces=tuple(pieces(run, losses)) if losses is not None else (),
-        untold=tuple(untold(run, losses)) if losses is not None else (),
+        sums=tuple(sums(run, losses)) if not is_distributed(run) else (),
+        pieces=tuple(pieces(run, losses)) if not is_distributed(run) else (),
         amplified=read_amplified,
         own_gradients=own_gradients,
         previews=tuple(previewed),

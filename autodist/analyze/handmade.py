@@ -12,10 +12,12 @@ from autodist.analyze.batch_sizes import shapes_tensors, told_sizes
 from autodist.analyze.launched import is_distributed
 from autodist.interpreter import Event, Interpreter, Plan, once_a_run
 from autodist.origins import upstream
+from autodist.placement import Replicate
+from autodist.program import EMPTY
 from autodist.rule import Severity
 from autodist.script import Concern, Loader, Site
 from autodist.source import Source, all_of, argument, counted_of, last_name, shortened, walk
-from autodist.spread import SAME, SUM, Spread
+from autodist.spread import SAME, Spread
 from autodist.values import NOTHING, Draw, Function, Index, Items, Object, Path_, Value, drawn_from, is_clock
 
 SEQUENCES_FIRST = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
@@ -155,7 +157,7 @@ def filled_batch(run: Interpreter) -> tuple[Source, ast.Name] | None:
         for event in run.of("test")
         if isinstance(event.source.statement(event.node), ast.While)
         for node in walk(event.node)
-        if isinstance(node, ast.Call) and last_name(node.func) == "len" and run.values.get(node, NOTHING).spread is SUM
+        if isinstance(node, ast.Call) and last_name(node.func) == "len" and _holds_some(node.args[0], run)
         for thing in run.values.get(node.args[0], NOTHING).things
         if isinstance(thing, Items) and isinstance(node.args[0], ast.Name)
     }
@@ -166,6 +168,13 @@ def filled_batch(run: Interpreter) -> tuple[Source, ast.Name] | None:
             if (found := next((counted[each] for each in reached if each in counted), None)) is not None:
                 return found
     return None
+
+
+def _holds_some(listed: ast.expr, run: Interpreter) -> bool:
+    """Whether a list has been given some of a rank's samples, and not others."""
+    picked = (getattr(thing, "picked", EMPTY) for thing in run.runs.program.at(listed).things)
+    tests = (run.placements.of.get(op, Replicate()) for test in picked for op in test.operations)
+    return any(each != Replicate() for each in tests)
 
 
 def origins_of(run: Interpreter) -> list[Object | Draw]:

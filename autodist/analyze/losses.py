@@ -7,35 +7,26 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeGuard
 
-from autodist import collation
 from autodist.analyze import padding
 from autodist.analyze.launched import is_distributed
 from autodist.borrowed import departed
-from autodist.collation import Rows
 from autodist.files.naming import rank_zero_statements
 from autodist.interpreter import Event, Interpreter, Runs
 from autodist.losses import pairing
 from autodist.losses.own_gradients import OwnGradient, is_of, own_gradients
 from autodist.origins import learnt_from, upstream
-from autodist.program import Operation, Program, Value
+from autodist.program import Operation, Program
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site, TrainingScript, Weighed
 from autodist.solve import gradients
 from autodist.solve.alone import Alone
 from autodist.solve.gathering import Gathered
 from autodist.solve.gradients import Gradients
-from autodist.solve.losses import ALONG, UNSURE, Losses
-from autodist.source import Source, last_name, shortened
-from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread, spread_of
-from autodist.tensors import mixing
-from autodist.tensors.picking import picks, takes_first
-from autodist.values import NOTHING, Amplified, Draw, External, Object
+from autodist.solve.losses import ALONG, OF_PARTS, UNSURE, Losses
+from autodist.source import last_name, shortened
+from autodist.spread import COUNT, MEAN, SAME, spread_of
+from autodist.values import NOTHING, Amplified, Class, Draw, External, Object, Value
 
-UNEVEN = {
-    Rows.JOINED: "the loss is a mean over what {} joins, of which ranks have different numbers",
-    Rows.PADDED: "the loss is a mean over what {} pads to the longest sample, whose length differs by rank",
-    Rows.FEWER: "the loss is a mean over the samples that {} leaves, of which ranks have different numbers",
-}
 ENDS = frozenset(
     "backward format print log tracker schedule test save write file_method step discarded store set_item meets "
     "handed_over statistic scales_gradient answer own_step loose_step picks_data reported trial_result".split()
@@ -47,20 +38,14 @@ def whole_losses(
     again: Runs, run: Interpreter, losses: Callable[[], Losses]
 ) -> tuple[list[Weighed], tuple[Reduction, ...]]:
     """What makes losses those of the whole batch that no mean over the ranks is: means that are weighed, sums and
-    means that are joined. Where the graph does not tell, what values are decides, under that plan."""
+    means that are joined."""
     alone = Alone(frozenset(site.node for site in rank_zero_statements(run)))
     found = Gradients(again.program, losses(), alone).mended()
+    before = losses()
     left = {each.node for each in run.of("backward")} - found.keys()
-    if left:
-        more = Gradients(again.program, losses(), alone).mended(left)
-        more = {node: several for node, several in more.items() if all(_is_sum_or_mean(each, run) for each in several)}
-        nodes = {kind: frozenset(m.node for ms in more.values() for m in ms if isinstance(m, kind)) for kind in KINDS}
-        if any(more.get(each) for each in left):
-            other = again(replace(run.plan, weighed=nodes[gradients.Weighed], joined=nodes[gradients.Joined]))
-            settled = {e.node for e in other.of("backward")} - {
-                e.node for e in other.of("backward") if not pairing.is_settled(e, other)
-            }
-            found |= {each: more[each] for each in left & settled if each in more}
+    if doubtful := {node for node in left if before.doubted_at(node) is not None}:  # which are told of as well
+        more = Gradients(again.program, losses(), alone).mended(doubtful)
+        found |= {node: several for node, several in more.items() if node in doubtful}
     mends = {(type(each), each.node): each for several in found.values() for each in several}.values()
     weighed = [
         Weighed(each.source, each.node, each.divisor.code, each.divisor.rows, each.divisor.name)
@@ -77,16 +62,10 @@ def gathered_rows(run: Interpreter, program: Program, losses: Losses, wanted: Co
     alone = Alone(frozenset(site.node for site in rank_zero_statements(run)))
     mends = Gradients(program, losses, alone).mended(gathering=wanted)
     rows = {each.node: each for node in wanted for each in mends.get(node, ()) if isinstance(each, Gathered)}
+    given = {op for node in rows for op in program.at(node).operations} & losses.assumed
+    if any(each.owner is None and each.name != "call" for each in given):
+        return []  # a function that is not known may give anything for all samples, and is only taken for rows
     return [Reduction(each.source, each.node, spread_of(each.placement)) for each in rows.values()]
-
-
-def _is_sum_or_mean(mend: gradients.Mend, run: Interpreter) -> bool:
-    """Whether values call it one as well: what it is taken of leaves samples apart."""
-    spread = run.values.get(mend.node, NOTHING).spread
-    return isinstance(mend, gradients.Weighed) or spread in (MEAN, SUM, COUNT)
-
-
-KINDS = (gradients.Weighed, gradients.Joined)
 
 
 def _reduction(each: gradients.Joined) -> Reduction:
@@ -113,73 +92,86 @@ def _clips(site: Site) -> bool:
     return isinstance(parent, ast.Attribute) and parent.attr == "clip_grad_norm_"
 
 
-def loss_concerns(run: Interpreter, losses: Losses | None) -> Iterator[Concern]:
-    """Losses that are not those of the whole batch, and why: what values tell, or else the graph."""
-    found = [*_told_by_values(run, losses)]
-    yield from found
-    if losses is None or any(each.code == "AD602" for each in found):
-        return
+def loss_concerns(run: Interpreter, losses: Losses) -> Iterator[Concern]:
+    """Losses that are not those of the whole batch, and why: what is sure, or else that nothing is."""
+    yield from _lost(run, losses)
+    yield from _told_by_events(run)
+    for event in _doubtful(run):
+        if (found := losses.doubted_at(event.node)) is not None:
+            operation, reason = found
+            code = shortened(ast.unparse(operation.node)) if isinstance(operation.node, ast.expr) else operation.name
+            message = (
+                "cannot tell that this loss is a sum or mean over the samples of the batch, so that gradients that are "
+                f"averaged over the ranks are those of one process: {code}: {reason}"
+            )
+            yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+
+
+def _lost(run: Interpreter, losses: Losses) -> Iterator[Concern]:
+    """Where losses come to be others than those of one process, as the graph tells."""
     lost = [*losses.lost_at()]
     if run.plan.wholes is not None:  # batches that are cut by hand, of which values know the axis
         lost = [(each, reason) for each, reason in lost if reason not in ALONG]
+    if is_distributed(run):  # which joins sums and scales means as it sees fit
+        lost = [(each, reason) for each, reason in lost if reason not in OF_PARTS]
     for operation, reason in lost[:1]:
         node = operation.node
         code = shortened(operation.source.code(node)) if isinstance(node, (ast.expr, ast.AugAssign)) else ""
         so = ": if so," if reason in UNSURE else ", so that"
         message = f"{code}: {reason}{so} results differ from those of one process"
         yield Concern("AD602", operation.source, operation.node, message, Severity.WARNING)
+    for operation, over in losses.weighted():
+        numbers = "weights" if over.startswith("weighted") else "number"
+        of_ranks = "" if numbers == "weights" else ", of which ranks have different numbers"
+        message = (
+            f"the loss is a mean {over}{of_ranks}: each rank divides by the {numbers} of its own samples, so gradients "
+            "differ slightly from those of one process"
+        )
+        yield Concern("AD602", operation.source, operation.node, message, Severity.WARNING)
+    for operation, test in [*losses.decided_at()][:1] if not is_distributed(run) else ():
+        message = (
+            f"{shortened(ast.unparse(test))} decides over what the loss is computed of, and each rank decides by its "
+            "own samples, so that results differ from those of one process"
+        )
+        yield Concern("AD602", operation.source, test, message, Severity.WARNING)
+    for operation in [*losses.empty_at()][:1]:
+        code = shortened(ast.unparse(operation.node)) if isinstance(operation.node, ast.expr) else operation.name
+        message = (
+            f"{code} adds up those samples that a condition leaves: a rank that has none of them has a loss without "
+            "gradients, and stops in its backward pass; begin the sum with something that has some, 0 * out.sum()"
+        )
+        yield Concern("AD602", operation.source, operation.node, message, Severity.WARNING)
+    yield from padding.concerns(run, losses)
 
 
 def meeting_in(run: Interpreter, losses: Losses) -> Operation | None:
-    """Where the samples of a batch meet each other in a loss that is not of all of them, if values do not tell why it
-    differs."""
-    told = run.plan.wholes is not None or any(each.code == "AD602" for each in _told_by_values(run, losses))
-    told = told or bool(_local(run))
-    return None if told else losses.met_at()
+    """Where the samples of a batch meet each other in a loss that is not of all of them."""
+    return losses.met_at() if run.plan.wholes is None else None
 
 
-def _local(run: Interpreter) -> list[Event]:
-    """The backward passes of losses that values call each rank's own."""
+def _doubtful(run: Interpreter) -> list[Event]:
+    """The backward passes of losses that values do not call means."""
     passes = {event.node: event for event in reversed(run.of("backward"))}.values()
-    found = [each for each in reversed(passes) if each.value.spread in (LOCAL, ROWS, Spread.COLUMNS)]
+    found = [each for each in reversed(passes) if each.value.spread not in (MEAN, SAME)]
     return [] if is_distributed(run) else found  # `check` sees to those
 
 
-def _told_by_values(run: Interpreter, losses: Losses | None) -> Iterator[Concern]:
-    for event in _local(run):
-        if losses is None or not (losses.tells_why(event.node) or losses.adds_rounds(event.node)):
-            message = (
-                "cannot tell that this loss is a mean over the samples of the batch: gradients are "
-                "averaged over ranks, which is right for a mean only (a masked or weighted mean "
-                "differs by how its weights fall on the ranks)"
-            )
-            yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
-    mixed = [
-        (m.source, m.node)
-        for e in run.of("backward")
-        for m in mixing.mixings(e.value)
-        if m.reason != mixing.PARTNERS and (run.plan.wholes is None or m.reason == mixing.STATISTIC)
-    ]
-    computed = [*((e.source, e.node) for e in run.of("batch_statistic")), *mixed]
-    computed = [each for each in computed if losses is None or not losses.is_of_each_sample(each[1])]
-    for source, node in {source: (source, node) for source, node in reversed(computed)}.values():
-        message = (
-            "computes with a statistic of the batch: each rank takes that of its own samples, so that results differ "
-            "from those of one process"
-        )
-        yield Concern("AD602", source, node, message, Severity.WARNING)
+def _told_by_events(run: Interpreter) -> Iterator[Concern]:
+    """What libraries do with batches, and draws and roundings that say little of the batch of one process."""
     for event in run.of("noise_by_shape")[:1]:
         message = (
             "draws noise whose size goes by the shape of a tensor with a row for each sample: a rank has fewer rows, "
             "and its noise is larger than that of one process; give it a size of its own, by normal_ or uniform_"
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
-    for source, node in [each for each in _pairings(run) if losses is None or losses.may_pair(each[1])][:1]:
-        message = (
-            f"{shortened(source.code(node))} pairs each sample of a batch with another: a rank finds it in "
-            "its own share, so that results differ from those of one process"
-        )
-        yield Concern("AD602", source, node, message, Severity.WARNING)
+    for event in run.of("make"):
+        if any(event.value.objects("mixes_samples")):
+            message = (
+                f"{shortened(ast.unparse(event.node))} pairs each sample of a batch with another: a rank finds "
+                "it in its own share, so that results differ from those of one process"
+            )
+            yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+            break
     yield from [*_picked_by_chance(run)][:1]
     learnt = set() if is_distributed(run) else learnt_from(run)
     for node in [each for each in run.values if each in learnt and _rounds_share(each, run)][:1]:
@@ -188,14 +180,6 @@ def _told_by_values(run: Interpreter, losses: Losses | None) -> Iterator[Concern
             "another number of samples than one process; take a batch whose shares need no rounding"
         )
         yield Concern("AD602", run.sources[node], node, message, Severity.WARNING)
-    steps = run.step_loops
-    for event in [each for each in run.of("changes_samples") if any(loop.node in steps for loop in each.loops)][:1]:
-        message = (
-            f"changes those of a batch's samples that have these places, {shortened(ast.unparse(event.node))}: each "
-            "rank changes its own, and results differ from those of one process; do it before the batch is shared out, "
-            "in the data set"
-        )
-        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
     for event in [each for each in run.of("adaptive") if each.value.spread.is_local][:1]:
         message = (
             "chooses its steps by the errors of a whole batch, a rank by those of its own samples: results differ from "
@@ -203,21 +187,8 @@ def _told_by_values(run: Interpreter, losses: Losses | None) -> Iterator[Concern
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
     yield from _unseen_collations(run)
-    for event in run.of("mined")[:1]:
-        assert isinstance(event.node, ast.expr)
-        message = (
-            f"computes with those of a batch's samples that {shortened(event.source.code(event.node))} names: "
-            "where they are chosen by what the others are, a rank chooses among its own samples only: results differ"
-        )
-        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
     for event in [each for each in run.of("own_loss") if each.node not in run.plan.weighed][:1]:
         yield from _own_loss(event, run)
-    weighted = [*losses.weighted()] if losses is not None else []
-    yield from (_weighted(*each) for each in weighted)
-    uneven = [*_uneven_losses(run)] if not weighted else []
-    yield from uneven
-    if losses is not None and not uneven:
-        yield from padding.concerns(run, losses)
 
 
 def _picked_by_chance(run: Interpreter) -> Iterator[Concern]:
@@ -265,10 +236,10 @@ def _unseen_collations(run: Interpreter) -> Iterator[Concern]:
     """Loaders of training whose samples are put together by code that is not at hand."""
     loaders = dict.fromkeys(o for e in run.of("backward") for o in e.value.origins if isinstance(o, Object))
     for loader in loaders:
-        given = collation.collate_fn(loader) if "loader" in loader.roles else None
-        made = [t for t in given.things if isinstance(t, (External, Object))] if given is not None else []
+        given = (loader.argument("collate_fn", 6) if "loader" in loader.roles else None) or NOTHING
+        made = [t for t in given.things if isinstance(t, (External, Object))]
         unseen = [t.name for t in made if getattr(t, "cls", None) is None and not run.catalog.knows(t.name)]
-        unseen = unseen or [collation.named(loader)] * (not run.layout(loader).is_told)
+        unseen = unseen or [_named(given)] * (not run.layout(loader).is_told)
         if unseen:
             message = (
                 f"cannot tell how {unseen[0]} puts samples together: where it joins them, pads them to the longest or "
@@ -277,33 +248,11 @@ def _unseen_collations(run: Interpreter) -> Iterator[Concern]:
             yield Concern("AD602", loader.source, loader.node, message, Severity.WARNING)
 
 
-def _pairings(run: Interpreter) -> list[tuple[Source, ast.expr]]:
-    """What mixes each sample with another, whose place in the batch is fixed: `x.flip(0)`, MixUp of torchvision."""
-    made = [(each.source, each.node) for event in run.of("make") for each in event.value.objects("mixes_samples")]
-    mixings = [each for event in run.of("backward") for each in mixing.mixings(event.value)]
-    return [*made, *((each.source, each.node) for each in mixings if each.reason == mixing.PARTNERS)]
-
-
-def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
-    """Means over the words of a rank's samples, of which another rank has more."""
-    means = [event for event in run.of("backward") if event.value.spread is MEAN]
-    for event in [*run.of("uneven_loss"), *means]:
-        why = run.uneven(event.value, target=event.kind == "uneven_loss")
-        if why is None:
-            continue
-        picked = picks(event.value)
-        above = picked.source.parents.get(picked.node) if picked is not None else None
-        taken = run.runs.program.at(above.value) if isinstance(above, ast.Subscript) else Value()
-        if taken.things and not taken.operations:  # some batches of a list, `views[:2]`
-            continue
-        made = shortened(picked.source.code(picked.node)) if picked is not None else collation.names(event.value)
-        message = (
-            f"{UNEVEN[why].format(made)}: each rank divides by the number of its own, so gradients differ slightly"
-        )
-        if takes_first(event.value):
-            message = f"the loss is of some samples of each rank, [{made}], not of the batch: gradients differ"
-        yield Concern("AD602", event.source, event.node, f"{message} from those of one process", Severity.WARNING)
-        return
+def _named(collate: Value) -> str:
+    """What a function is called by which a loader lays samples together."""
+    classes = (thing.cls if isinstance(thing, Object) else thing for thing in collate.things)
+    named = (each.node.name if isinstance(each, Class) else getattr(each, "name", "") for each in classes)
+    return " and ".join(sorted({"collate_fn" if name == "<lambda>" else f"{name}()" for name in named}))
 
 
 def normalised_twice(run: Interpreter) -> Iterator[Concern]:
@@ -329,14 +278,6 @@ def _joins(node: ast.AST) -> TypeGuard[ast.expr]:
     return isinstance(node, ast.SetComp) or named in ("set", "unique", "unique_consecutive", "union")
 
 
-def _weighted(source: Source, node: ast.AST, option: str) -> Concern:
-    message = (
-        f"the loss is a mean weighted by {option}: each rank divides by the weights of its own samples, so gradients "
-        "differ slightly from those of one process"
-    )
-    return Concern("AD602", source, node, message, Severity.WARNING)
-
-
 def sums(run: Interpreter, losses: Losses) -> Iterator[Site]:
     """Losses that are sums over samples: averaging gradients over ranks divides them by the number of ranks."""
     for site in _sites(losses.sums(), run):
@@ -347,15 +288,6 @@ def sums(run: Interpreter, losses: Losses) -> Iterator[Site]:
 def pieces(run: Interpreter, losses: Losses) -> Iterator[Site]:
     """Means over pieces of a batch of which it is told how large they are, and not how many."""
     yield from _sites(losses.in_pieces(), run)
-
-
-def untold(run: Interpreter, losses: Losses) -> Iterator[Site]:
-    """Losses that the values of a run call sums, and its graph does not, or the other way round."""
-    summed = {*losses.sums()}
-    events = {event.node: event for event in run.of("backward")}.values()
-    yield from (
-        Site(each.source, each.node) for each in events if (each.value.spread in (SUM, COUNT)) != (each.node in summed)
-    )
 
 
 def _sites(nodes: Iterable[ast.AST], run: Interpreter) -> Iterator[Site]:

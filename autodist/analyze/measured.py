@@ -68,7 +68,7 @@ def _as_notes(script: TrainingScript, measured: Mapping[ast.AST, Measured]) -> T
 def doubts(script: TrainingScript) -> list[object]:
     """What is not known, or not exact, or cannot be converted."""
     told = [each for each in script.concerns if each.severity is not Severity.NOTE and each.code != "AD612"]
-    return [*told, *script.untold, *script.pieces]
+    return [*told, *script.pieces]
 
 
 def unread(losses: Losses) -> Iterator[ast.AST]:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
-from autodist import collation
-from autodist.collation import Rows
 from autodist.interpreter import Interpreter
 from autodist.placement import padded
 from autodist.program import Operation, closure
 from autodist.rule import Severity
 from autodist.script import Concern
-from autodist.solve.layouts import fields
 from autodist.solve.losses import Losses
 from autodist.solve.padding import lost_at, padding
 from autodist.solve.steps import given
 from autodist.source import last_name, shortened
-from autodist.values import Object
 
 TO_FIXED = "pad to a fixed length"
 WHAT_TO_DO = {
@@ -35,22 +32,13 @@ WHAT_TO_DO = {
 def concerns(run: Interpreter, losses: Losses) -> Iterator[Concern]:
     """Where a loss comes to depend on the length that a rank's own samples are filled up to, which is another one than
     that of one process."""
-    given_by = [o for e in run.of("backward") for o in e.value.origins if isinstance(o, Object)]
-    loaders: dict[ast.AST, Object] = {each.node: each for each in given_by}
-    told = (
-        op
-        for node, batch in run.runs.program.batches.items()
-        for key, value in (fields(batch) if node in loaders else ())
-        if collation.unevenness(run.collated(loaders[node]), key) is Rows.PADDED
-        for op in value.operations
-    )
-    sources = padding(run.runs.program, losses.placements, told)
+    sources = padding(run.runs.program, losses.placements)
     if not sources or run.plan.wholes is not None:
         return
     for operation, reason in lost_at(run.runs.program, sources, losses.ends, run.catalog):
         code = shortened(operation.source.code(operation.node)) if isinstance(operation.node, ast.expr) else ""
         above = closure([operation], given) & sources.keys()
-        names = _names(sorted(above or sources, key=lambda op: op.number), loaders)
+        names = _names(sorted(above or sources, key=lambda op: op.number))
         pads = f"{names} pads to the longest sample, a rank to that of its own"
         if reason in WHAT_TO_DO:
             message = f"{code} {reason}: {pads}, so that results differ from those of one process; {WHAT_TO_DO[reason]}"
@@ -63,12 +51,22 @@ def concerns(run: Interpreter, losses: Losses) -> Iterator[Concern]:
         return
 
 
-def _names(sources: Iterable[Operation], loaders: Mapping[ast.AST, Object]) -> str:
+def _names(sources: Iterable[Operation]) -> str:
     """What the functions are called that fill samples up."""
     found: dict[str, None] = {}
     for each in sources:
-        within = (loaders[r.node] for r in each.region.around() if r.kind == "collate" and r.node in loaders)
-        loader = next(within, None)
         own = f"{last_name(each.node.func)}()" if isinstance(each.node, ast.Call) else "the script"
-        found[collation.named(loader) if loader is not None else own] = None
-    return " or ".join(filter(None, found))
+        found[_collation(each) or own] = None
+    return " or ".join(found)
+
+
+def _collation(operation: Operation) -> str:
+    """The name of the function by which a loader lays samples together that an operation is a part of, if it is."""
+    around = [*operation.region.around()]
+    inner = next((one for one, outer in pairwise(around) if outer.kind == "collate"), None)
+    function = inner.function if inner is not None else None
+    if inner is None or not isinstance(function, ast.FunctionDef):
+        return "collate_fn" if any(each.kind == "collate" for each in around) else ""
+    above = inner.source.parents.get(function)
+    named = above if isinstance(above, ast.ClassDef) and function.name in ("__call__", "__init__") else function
+    return f"{named.name}()"

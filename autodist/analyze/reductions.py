@@ -28,6 +28,7 @@ from autodist.solve.demands import Demand
 from autodist.solve.facts import IN_LOADER, is_mean
 from autodist.solve.kinds import NUMBER, TENSOR, kind_of
 from autodist.solve.losses import Losses
+from autodist.solve.padding import lengths
 from autodist.solve.search import Cut
 from autodist.solve.sources import NUMBERS, Sources
 from autodist.solve.steps import steps_of
@@ -95,6 +96,9 @@ def _of_training(run: Interpreter, program: Program) -> Iterator[Demand]:
             averaged = user is not None and run.counts_samples(part) and is_mean(run.placements.of.get(user))
             if not graph and not averaged and user is not None and not user.region.has_own_backward:
                 yield Demand("data" if event.kind == "picks_data" else "loss", user, part)
+    found = losses(program, run, run.plan)
+    yield from (Demand("loss", user, part) for user, part in lengths(program, run.placements, found.ends, run.catalog))
+    yield from (Demand("loss", user, part) for user, part in found.counted_at())
 
 
 def _asking_for_writers(program: Program, run: Interpreter) -> Iterator[ast.If]:
@@ -137,6 +141,8 @@ def _given(program: Program, run: Interpreter) -> Sources:
             shared.setdefault(loader.node, set()).add(run.shares_out(loader))
     made = [each for each in program.operations if each.name.endswith(".__init__")]
     loaders = {each.owner for each in made if shared.get(each.node) == {True}}
+    if is_distributed(run):
+        return Sources(training=frozenset(loaders))
     ahead = {each.owner for each in made if shared.get(each.node) == {False}} if run.plan.held else set()
     return run.runs.sources(program, frozenset(loaders), frozenset(ahead))
 
@@ -225,8 +231,7 @@ def _lying(program: Program, run: Interpreter, plan: Plan) -> Lying:
 def _is_in_doubt(cut: Cut, run: Interpreter) -> bool:
     """Whether a sum that a loss goes by may be none: a number of all that ranks have filled up to their own lengths."""
     summed = cut.demand.kind == "loss" and spread_of(cut.placement) is Spread.SUM
-    parts = (run.values.get(each, NOTHING) for each in all_of(cut.node, ast.expr)) if summed else ()
-    return any(map(run.has_padding, parts))
+    return summed and any(map(run.is_padded, all_of(cut.node, ast.expr)))
 
 
 def _where_it_trains(cut: Cut, run: Interpreter) -> Cut:
@@ -267,8 +272,7 @@ def reduction_at(cut: Cut, hoist: ast.stmt | None, before: Interpreter) -> Reduc
     """What a rule is told of what is made global; ``before`` that knows what each rank has."""
     spread = spread_of(cut.placement)
     over = operations.averaged(cut.node) if spread is Spread.FEWER else None
-    value = before.values.get(cut.node, NOTHING)
-    padded = spread is Spread.ROWS and value.axes != 1 and before.has_padding(value)
+    padded = spread is Spread.ROWS and before.is_padded(cut.node)
     kind = kind_of(before.runs.program.at(cut.node if over is None else over))
     number, tensor = kind == NUMBER, kind == TENSOR
     return Reduction(

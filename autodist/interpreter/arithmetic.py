@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 
 from autodist import carried
-from autodist.collation import Rows
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.questions import (
     OF_SETS,
@@ -18,7 +17,7 @@ from autodist.interpreter.questions import (
     sums_products,
     truth,
 )
-from autodist.source import Source, all_of, argument, first_index, indices, last_name, walk
+from autodist.source import Source, all_of, first_index, indices, last_name, walk
 from autodist.spread import (
     COUNT,
     CROSS,
@@ -35,16 +34,14 @@ from autodist.spread import (
     divide,
     multiply,
 )
-from autodist.tensors import crossing, mixing, operations, picking
+from autodist.tensors import crossing, operations
 from autodist.tensors.named_axes import is_unread
 from autodist.values import (
     NOTHING,
     UNKNOWN,
-    Evened,
     External,
     Index,
     Items,
-    Mixing,
     Parameters,
     Portion,
     Scope,
@@ -97,9 +94,6 @@ NUMBERS = frozenset([MEAN, SUM, COUNT, RATE, LOCAL])
 """How a number relates that a rank has of its samples."""
 BLENDING = frozenset("add sub mul div lerp copy".split())
 """What brings parameters nearer to others, by itself or together."""
-CENTRED = frozenset([ROWS, Spread.COLUMNS])
-OF_THE_BATCH = frozenset([MEAN, SUM, LOCAL, Spread.MOST, Spread.LEAST, Spread.FEWER])
-"""How one number relates that is computed from all samples of a batch."""
 
 MOST_REPEATED = 8
 """Up to how many times a list of numbers is written out."""
@@ -118,7 +112,7 @@ class Arithmetic(Evaluation):
                 for each, value in ((node.left, left), (node.right, right))
                 if value.spread.is_local and not value.things and self._is_list(each)
             ]
-            rows = [picking.one_of(value) for _, value in listed]  # `guesses + out.argmax(1).tolist()`
+            rows = [value for _, value in listed]  # `guesses + out.argmax(1).tolist()`
             both = union([*self._contents(left), *self._contents(right), *rows])
             items = self._remember(node, lambda: Items(node, [], NOTHING))
             items.stores |= stored(scope.source, (each for each, _ in listed))
@@ -162,8 +156,7 @@ class Arithmetic(Evaluation):
         self._note_scaled(node.op, left, right, node, (node.left, node.right), scope)
         spread = self._binary(node.op, left, right, literal=isinstance(node.left, ast.Constant))
         if self._weighs_by_number(left, right) or self._weighs_by_number(right, left):
-            placed = frozenset([Mixing(node, scope.source, mixing.PARTNERS)])
-            return Value(spread=LOCAL, origins=left.origins | right.origins | placed, models=left.models | right.models)
+            return Value(spread=LOCAL, origins=left.origins | right.origins, models=left.models | right.models)
         apart = self._divided_each(node, left, right)
         if apart:
             each = left.spread if left.spread is not RATE else right.spread
@@ -172,23 +165,22 @@ class Arithmetic(Evaluation):
             if left.spread is right.spread:
                 spread = LOCAL
                 self._note_unequal_portions(left.origins | right.origins, scope)
-        if {left.spread, right.spread} == {ROWS, Spread.COLUMNS} and crossing.are_apart(node, self._lately):
+        if (
+            {left.spread, right.spread} == {ROWS, Spread.COLUMNS}
+            and crossing.are_apart(node, self._lately)
+            or self.pairs_turn((left, right))
+        ):
             spread = CROSS
-            mixed: frozenset[Mixing] = frozenset()
-        elif self.pairs_turn((left, right)):
-            spread, mixed = CROSS, frozenset()
-        elif apart or self.is_by_turn(right) and node in spine(scope.source.statement(node)):
-            mixed = frozenset()
-        else:
-            mixed = self._with_statistic(node.op, left, right, node, scope, (node.left, node.right))
+        elif not apart and not (self.is_by_turn(right) and node in spine(scope.source.statement(node))):
+            self._note_statistic(node.op, left, right, node, scope, (node.left, node.right))
         if isinstance(node.op, ast.Div) and left.spread is right.spread and left.spread in (MEAN, SUM):
             self.event("mean_loss", node, scope, right, left)  # `(each * mask).sum() / mask.sum()`
             if node in self.plan.weighed:
-                return self._evened(Value(spread=MEAN, origins=left.origins, models=left.models), node)
+                return Value(spread=MEAN, origins=left.origins, models=left.models)
         kept: list[type] = [Index] if isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)) else []
         kept += [] if spread.is_local or isinstance(node.op, ast.MatMult) else [Parameters]
         things = frozenset(t for t in left.things | right.things if isinstance(t, tuple(kept)))
-        return Value(things, spread, left.origins | right.origins | mixed | apart, left.models | right.models)
+        return Value(things, spread, left.origins | right.origins | apart, left.models | right.models)
 
     def _combined(self, node: ast.expr, sets: Sequence[Value]) -> Value:
         """The set that others make together: `set(names) - set(left_out)`"""
@@ -294,7 +286,7 @@ class Arithmetic(Evaluation):
             else frozenset()
         )
 
-    def _with_statistic(
+    def _note_statistic(
         self,
         op: ast.operator,
         left: Value,
@@ -302,8 +294,8 @@ class Arithmetic(Evaluation):
         node: ast.expr,
         scope: Scope,
         sides: tuple[ast.expr, ast.expr] | None = None,
-    ) -> frozenset[Mixing]:
-        """What puts a statistic of the batch beside each sample, as `mask / mask.mean()` and `mask /= mask.mean()`."""
+    ) -> None:
+        """Note a statistic of the batch beside each sample, as of `mask / mask.mean()` and `mask /= mask.mean()`."""
         if isinstance(op, ast.Div) and sides is not None and right.spread in (SAME, COUNT) and right.const is UNKNOWN:
             self.event("divided", sides[1], scope, right, left)
         if sides is not None and not self._no_grad and isinstance(op, (ast.Add, ast.Sub, ast.Div, ast.Mult)):
@@ -327,11 +319,6 @@ class Arithmetic(Evaluation):
             for inner in filter(None, map(_operation, walk(sides[0]))):
                 if inner[0] is ast.Mult:  # `weights * len(weights) / weights.sum()`
                     self._note_count(self._lately(inner[1]), self._lately(inner[2]), inner[1:], scope)
-        if self._compares_with_batch(op, left, right):
-            self.event("batch_statistic", node, scope)
-        centred = self._is_centred(op, left, right) or sides is not None and self._is_shifted(op, left, right, *sides)
-        centred = centred and self.plan.wholes is None
-        return frozenset([Mixing(node, scope.source, mixing.STATISTIC)]) if centred else frozenset()
 
     def _note_count(self, left: Value, right: Value, sides: tuple[ast.expr, ast.expr], scope: Scope) -> None:
         """Note a number of samples that each of them is multiplied by, which is that of all ranks."""
@@ -411,62 +398,14 @@ class Arithmetic(Evaluation):
             return False
         return isinstance(op, ast.Mult) or not first and loss.spread is not number.spread  # else it is weighed
 
-    def _is_centred(self, op: ast.operator, left: Value, right: Value) -> bool:
-        """`x - x.mean(0)`, `x.std() * noise`: whether samples are changed by what the others of the batch are."""
-        if not isinstance(op, (ast.Sub, ast.Div, ast.Mult)):
-            return False
-        if isinstance(op, ast.Mult) and right.spread in self._samples():
-            left, right = right, left  # `x.std() * noise`
-        sides = (
-            left.spread in self._samples()
-            and not left.things
-            and not right.things
-            and bool(left.origins & right.origins)
-        )
-        return sides and right.spread in (MEAN, SUM, LOCAL) and right.const is UNKNOWN
-
-    def _is_shifted(self, op: ast.operator, left: Value, right: Value, first: ast.expr, second: ast.expr) -> bool:
-        """`x + 0.1 * x.std(0)`: whether what is computed from the whole batch is added to its samples. A mean may be
-        added to losses, one for each sample: the mean of both is that of all."""
-        if not isinstance(op, ast.Add) or self._forward:
-            return False
-        return any(
-            self._is_centred(ast.Sub(), rows, other)
-            and (other.spread is LOCAL and self._is_of_batch(side) or other.spread is MEAN and not rows.models)
-            for rows, other, side in ((left, right, second), (right, left, first))
-        )
-
-    def _is_of_batch(self, node: ast.expr) -> bool:
-        """Whether it is computed from one number of all samples, their standard deviation or the largest of them."""
-        made = [each for _, each in self._lately(node).made] if isinstance(node, ast.Name) else []
-        calls = (each for one in (node, *made) for each in all_of(one, ast.Call))
-        return any(last_name(each.func) in operations.EXTREMES and self._lately(each).spread is LOCAL for each in calls)
-
     def _samples(self) -> tuple[Spread, ...]:
         """How samples lie. The columns of a recurrent model are of several kinds."""
         return (ROWS,) if self._forward else (ROWS, Spread.COLUMNS)
-
-    def _normalises_by_batch(self, call: ast.Call) -> bool:
-        """Whether `F.batch_norm` goes by the samples that it is given, and not by what it was told of others."""
-        training = argument(call, "training", 5)
-        return not self._no_grad and training is not None and self._lately(training).const is not False
 
     def _adds_to_losses(self, op: ast.operator, rows: Value) -> bool:
         """Whether something is added to what may be losses, one for each sample: the mean of both is that of all."""
         may_be = self._criterion or rows.axes == 1 if self._forward else bool(rows.models)
         return isinstance(op, ast.Add) and may_be
-
-    def _compares_with_batch(self, op: ast.operator, left: Value, right: Value) -> bool:
-        """`x - x.mean(0)`, where gradients flow: what becomes of a sample depends on the others of the batch."""
-        samples = self._samples()
-        if self._no_grad or {left.spread, right.spread}.isdisjoint(samples):
-            return False
-        rows, other = (left, right) if left.spread in samples else (right, left)
-        if self._adds_to_losses(op, rows):
-            return False
-        if other.things or other.spread not in (MEAN, SUM, LOCAL):
-            return False
-        return bool(other.models) or self._forward > 0 and bool(other.origins) and other.spread is not LOCAL
 
     def _binary(self, op: ast.operator, left: Value, right: Value, literal: bool = False) -> Spread:
         a, b = left.spread, right.spread
@@ -476,12 +415,6 @@ class Arithmetic(Evaluation):
             zero_left = start or left.const == 0 or left.zero
             return add(a, b, zero_left, right.const == 0 or right.zero)
         if isinstance(op, ast.Mult):
-            mean, number = (left, right) if a is MEAN else (right, left)
-            evened = any(isinstance(each, Evened) for each in mean.origins)
-            if {a, b} == {MEAN, SUM} and self.uneven(number) in (Rows.JOINED, Rows.FEWER) and not evened:
-                return SUM  # a mean times the number of this rank's samples
-            if {a, b} == {MEAN, COUNT} and self.uneven(mean) is Rows.FEWER and not evened:
-                return LOCAL  # a mean over some of the samples, times the number of all
             return multiply(a, b)
         if isinstance(op, (ast.Div, ast.FloorDiv)):
             if a is COUNT and b is COUNT and self.is_by_turn(left) and not self.is_by_turn(right):
@@ -566,8 +499,6 @@ class Arithmetic(Evaluation):
             return mixed.computed(CROSS)
         if len(values) == 2 and self._stands_across(node.left, node.comparators[0]):
             return mixed.but(models=frozenset()).computed(Spread.COLUMNS)
-        if isinstance(node.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) and self._has_threshold(values):
-            mixed = mixed.but(origins=mixed.origins | {Mixing(node, scope.source, mixing.STATISTIC)})
         contained = isinstance(node.ops[0], (ast.In, ast.NotIn)) and mixed.spread in (ROWS, Spread.COLUMNS)
         pairs = zip((node.left, *node.comparators), values, strict=True)
         lists = isinstance(node.ops[0], (ast.Eq, ast.NotEq)) and all(
@@ -610,13 +541,6 @@ class Arithmetic(Evaluation):
                 return True
         return False
 
-    def _has_threshold(self, values: Sequence[Value]) -> bool:
-        """Whether samples are told apart by what is computed of the whole batch: `losses < losses.median()`."""
-        plain = [value for value in values if not value.things]
-        rows = [value for value in plain if value.spread in (ROWS, Spread.COLUMNS) and not self.is_one_row(value)]
-        others = [value for value in plain if value.spread in OF_THE_BATCH]
-        return self.plan.wholes is None and any(one.origins & other.origins for one in rows for other in others)
-
     def _text(self, values: Sequence[Value]) -> Value:
         """A string made of values: what it says of the ranks can no longer be reduced."""
         mixed = union(values)
@@ -634,9 +558,7 @@ class Arithmetic(Evaluation):
             if value.spread in (MEAN, SUM, LOCAL) and not value.models and not value.things:
                 self.event("statistic", each, scope, value)
 
-    def _named_statistic(
-        self, node: ast.Call, callee: Value, base: Value | None, args: list[Value], scope: Scope
-    ) -> frozenset[Mixing]:
+    def _note_named(self, node: ast.Call, callee: Value, base: Value | None, args: list[Value], scope: Scope) -> None:
         """`mask.div(mask.mean())`, `torch.sub(x, x.mean(0))`, `x.softmax(0)`, in place: `mask.div_(mask.mean())`."""
         name = self._function_name(node)
         op = ARITHMETIC.get(name.rstrip("_"))
@@ -649,16 +571,10 @@ class Arithmetic(Evaluation):
             position, spread = 1 if args and (library or base is None) else 0, operands[0].spread
             spelled = self.spelled_out(node, position, operands[0])
             if operations.relates_rows(name, spelled, position, spread):
-                return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])
-            if library and name.endswith("batch_norm") and spread is ROWS and self._normalises_by_batch(node):
-                return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])
+                return
             if library and self._forward and operations.gathers(name):
-                if operands[0].axes == 2 and spread is ROWS or spread in CENTRED and name in operations.CENTRING:
-                    return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])  # `torch.linalg.qr(x)`
                 if operands[0].axes is None and spread is ROWS and operations.decomposes(name):
                     self.event("unfollowed", node, scope, operands[0])  # of a matrix for each sample, or of all?
-            if operations.pairs_rows(name, spelled, position, spread):
-                return frozenset([Mixing(node, scope.source, mixing.PARTNERS)])
             if is_unread(name, spelled, position) and (library or base is None or not base.things):
                 self.event("unfollowed", node, scope, operands[0])
         if name in SUBSTITUTING:
@@ -667,7 +583,7 @@ class Arithmetic(Evaluation):
             given = [*([] if library else [node.func.value]), *node.args, *(each.value for each in node.keywords)]
             self._note_blending([(each, self._lately(each)) for each in given], scope)
         if op is None or len(operands) < 2:
-            return frozenset()
+            return
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
         if receiver is not None and not library and node.args:
             self._note_scaling(receiver, op(), node.args[0], args[0], scope)
@@ -675,13 +591,7 @@ class Arithmetic(Evaluation):
         sides = (written[0], written[1]) if len(written) > 1 else None
         if sides is not None:
             self._note_scaled(op(), operands[0], operands[1], node, sides, scope)
-        mixed = self._with_statistic(op(), operands[0], operands[1], node, scope, sides)
-        if mixed and name.endswith("_") and isinstance(receiver, ast.Name):
-            home = scope.find(receiver.id)
-            if home is not None:
-                held = home.names[receiver.id]
-                home.names[receiver.id] = held.but(origins=held.origins | mixed)
-        return mixed
+        self._note_statistic(op(), operands[0], operands[1], node, scope, sides)
 
 
 SUBSTITUTING = frozenset(["where", "masked_fill", "masked_fill_"])

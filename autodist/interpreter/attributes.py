@@ -6,13 +6,12 @@ import ast
 from dataclasses import replace
 from functools import cached_property
 
-from autodist import collation
 from autodist.catalog import public
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.names import Names
 from autodist.interpreter.questions import MODULE_METHODS, given_to, is_hidden, kept_as, last_part, models_behind
 from autodist.interpreter.words import KEPT, SIZES
-from autodist.source import Source, walk
+from autodist.source import Source, last_name, walk
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, Spread
 from autodist.tensors import operations
 from autodist.values import (
@@ -113,7 +112,7 @@ class Attributes(Evaluation, Names):
 
     def _tensor_attribute(self, node: ast.Attribute, base: Value, scope: Scope) -> Value:
         name = node.attr
-        if name == "data" and collation.is_packed(base):
+        if name == "data" and any(map(_packs, (node.value, *(made for _, made in base.made)))):
             return base
         if name in ("data", "grad"):
             losses = [event for event in self.events[-MANY:] if event.kind == "backward"] if name == "grad" else []
@@ -131,8 +130,8 @@ class Attributes(Evaluation, Names):
         if name == "loss":
             return self._loss_of(base, node, scope)
         loader = self._yielding(base)
-        if loader is not None and name in self.named_fields(loader):
-            return self._as_field(collation.picked(base, name).but(const=UNKNOWN, firm=False), base, name)
+        if loader is not None and name in self.layout(loader).axes:
+            return self._as_field(base.but(const=UNKNOWN, firm=False), base, name)
         return base.but(const=UNKNOWN, firm=False)
 
     def _is_contrasted(self, outputs: Value) -> bool:
@@ -144,8 +143,7 @@ class Attributes(Evaluation, Names):
         uneven = [model for model in models_behind(outputs) if self.catalog.own_loss(model.name)]
         if uneven and outputs.spread.is_local and not self._no_grad:
             self.event("own_loss", node, scope, Value(frozenset(uneven)))
-        loss = outputs.computed(MEAN)
-        return self._evened(loss, node) if node in self.plan.weighed else loss
+        return outputs.computed(MEAN)
 
     def _attribute(self, thing: Thing, node: ast.Attribute, base: Value, scope: Scope) -> Value:
         name = node.attr
@@ -339,3 +337,8 @@ def class_of(value: Value) -> Value:
     """`type(x)`, if the project defines it."""
     bare = [t.module if isinstance(t, Wrapped) else t for t in value.things]
     return Value(frozenset(t.cls for t in bare if isinstance(t, Object) and t.cls is not None))
+
+
+def _packs(made: ast.expr) -> bool:
+    """Whether it is what lays the words of all samples behind each other: `pack_padded_sequence(out, lengths)`"""
+    return isinstance(made, ast.Call) and last_name(made.func).startswith("pack_")

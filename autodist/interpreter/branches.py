@@ -20,7 +20,6 @@ class Branches(Evaluation):
     def do_If(self, node: ast.If, scope: Scope) -> bool:
         test = self.eval(node.test, scope)
         self.event("test", node.test, scope, test)
-        self._note_statistics([node.test], scope)
         decided, outcomes = self._decided(node.test, test, scope)
         if decided is not None:
             taken, other = (node.body, node.orelse) if decided else (node.orelse, node.body)
@@ -141,7 +140,6 @@ class Branches(Evaluation):
     def of_IfExp(self, node: ast.IfExp, scope: Scope) -> Value:
         test = self.eval(node.test, scope)
         self.event("test", node.test, scope, test)
-        self._note_statistics([node.test], scope)
         decided, outcomes = self._decided(node.test, test, scope)
         if decided is not None:
             return _firmly(self.eval(node.body if decided else node.orelse, scope))

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 
-from autodist import collation
 from autodist.interpreter.arithmetic import Arithmetic
 from autodist.interpreter.attributes import Attributes, class_of
 from autodist.interpreter.contents import UNROLLED
@@ -29,10 +28,9 @@ from autodist.interpreter.words import KEPT
 from autodist.project.chosen import among, imported, template
 from autodist.source import all_of, walk
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
-from autodist.tensors import facts, mixing, operations, picking
+from autodist.tensors import facts, mixing, operations
 from autodist.values import (
     NOTHING,
-    PACKED,
     UNKNOWN,
     Class,
     External,
@@ -42,14 +40,11 @@ from autodist.values import (
     LocalModule,
     Object,
     Parameters,
-    Picked,
-    Piece,
     Preset,
     Scope,
     Stream,
     Table,
     Thing,
-    Trimmed,
     Turn,
     Value,
     Wrapped,
@@ -159,7 +154,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short == "len":
             given = node.args[:1]
             if self._is_sequence(given, first) or self._is_of_text(given, first) or self._is_sample(given, first):
-                return picking.own_number(first)
+                return Value(origins=frozenset(each for each in first.origins if isinstance(each, Turn)))
             return self._length(first)
         if short == "isinstance" and len(args) == 2:
             if _are_modules(first) and args[1].things and all(map(_is_module_class, args[1].things)):
@@ -179,7 +174,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             return Value(spread=ROWS)
         if short in ("sum", "fsum", "math.fsum"):
             if len(node.args) > 1 and isinstance(node.args[1], ast.List) and not self._one_inside(first).things:
-                return picking.one_of(self._one_inside(first))  # `sum([boxes.tolist() for boxes in targets], [])`
+                return self._one_inside(first)  # `sum([boxes.tolist() for boxes in targets], [])`
             return self._total(first)
         if short in ("str", "repr", "format"):
             shown = bool(node.args) and self._shown(first, node, scope)
@@ -306,7 +301,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short in ("functools.partial", "partial"):
             return self._partial(node, first, args[1:], keywords)
         if short == "torch.nn.utils.rnn.pack_padded_sequence":
-            return collation.marked(self._mixed([*args, *keywords.values()]).without(Trimmed), PACKED)
+            return self._mixed([*args, *keywords.values()])
         if short in (
             "torch.stack",
             "torch.cat",
@@ -681,9 +676,9 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 if inner.spread in (ROWS, LOCAL) and makes_set(thing.node):
                     return inner.computed(LOCAL)  # ranks may hold the same ones
                 if inner.spread is ROWS:
-                    return inner.computed(COUNT).without(Piece)
+                    return inner.computed(COUNT)
                 if thing.by_row and inner.things and self.holds_local(inner):  # `pairs.append((guess, label))`
-                    return self._one_inside(inner).computed(COUNT).without(Piece)
+                    return self._one_inside(inner).computed(COUNT)
             if isinstance(thing, Object) and "distributed_sampler" in thing.roles:
                 return Value(spread=COUNT)
         if value.spread is COUNT:
@@ -723,8 +718,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         kept = union([each for each in (element.but(things=frozenset()), *parts) if each.spread is ROWS])
         if not any(each.spread is ROWS for each in (*told, *([] if told else [element]))):
             return self._listed("filter", over, node, scope)
-        picked = frozenset([Picked(node.args[0], scope.source)])
-        origins = kept.origins.union(*(each.origins for each in told)) | picked
+        origins = kept.origins.union(*(each.origins for each in told))
         items = self._remember(node, lambda: Items(node, [], NOTHING))
         items.element = items.element | element
         return Value(frozenset([items]), ROWS, origins)
@@ -742,11 +736,9 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         return (value.but(things=frozenset()) | self._one_inside(value)).spread is ROWS and not told
 
     def _total(self, value: Value) -> Value:
-        inner = (value.but(things=frozenset()) | self._one_inside(value)).without(Piece)
+        inner = value.but(things=frozenset()) | self._one_inside(value)
         if inner.spread is ROWS and any(isinstance(t, Items) and (t.by_layer or t.is_told) for t in value.things):
             return inner.computed(ROWS)  # of whole batches: `sum(head(x) for head in self.heads)`
-        if inner.spread is ROWS and inner.models and picking.picks(inner) is not None:
-            return inner.computed(LOCAL)  # of no sample on some rank, whose `sum([])` has no gradient
         if inner.spread is ROWS:
             return inner.computed(SUM)
         return inner.but(const=UNKNOWN, firm=False, things=frozenset())

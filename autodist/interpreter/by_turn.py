@@ -5,10 +5,7 @@ from __future__ import annotations
 import ast
 
 from autodist.interpreter.machine import Machine
-from autodist.interpreter.questions import last_part
 from autodist.source import all_of, walk
-from autodist.spread import LOCAL, ROWS
-from autodist.tensors import picking
 from autodist.values import Index, Turn, Value
 
 
@@ -26,19 +23,6 @@ class ByTurn(Machine):
         """Whether it is one sample of a rank's, without the axis of the batch."""
         turns = [each for each in value.origins if isinstance(each, Turn)]
         return bool(turns) and not any(each.batch for each in turns) and self.is_by_turn(value)
-
-    def counts_to_own_number(self) -> bool:
-        """Whether the innermost loop is run as often as the sample has something that a loop around it has come to."""
-        loop = self._loops[-1].through if self._loops else None
-        return loop is not None and self._is_own_number(loop.iter)
-
-    def _is_own_number(self, over: ast.expr) -> bool:
-        """`range(len(boxes))`, `range(lengths[i])`"""
-        if not isinstance(over, ast.Call) or last_part(over.func) != "range":
-            return False
-        parts = [part for each in over.args for part in walk(each) if isinstance(part, ast.expr)]
-        values = [self._lately(each) for each in parts]
-        return any(picking.is_piece(v) or v.spread in (ROWS, LOCAL) and self.is_by_turn(v) for v in values)
 
     def _turns(self, axis: ast.expr) -> frozenset[Turn]:
         """The loops over a batch, sample by sample, whose running number an index is, or a slice is computed from."""

@@ -20,9 +20,7 @@ from autodist.values import (
     Function,
     Inside,
     Items,
-    Mixing,
     Object,
-    Picked,
     Portion,
     Preset,
     Scope,
@@ -152,22 +150,14 @@ class Calls(Methods, AutogradFunctions):
         if not results:
             results.append(self._mixed([*([callee] if callee.spread is not SAME else []), *args, *keywords.values()]))
         result = union(results)
-        if self.plan.wholes is None and (base is not None or args):
-            result = self.past_lengths(node, base, result, scope)
         name = last_part(node.func)
-        if name == "mean" and self.plan.wholes is None and (base is not None or args):
-            result = self._mean(result, node)
         if name == "topk" and result.spread is ROWS:
             bound = base is not None and not base.things
             share = argument(node, "k", 0 if bound else 1)
             if share is not None and self._lately(share).spread is COUNT:  # `scores.topk(len(scores) // 4)`
                 result = result.computed(LOCAL)
-                if self._forward and not self._no_grad:
-                    self.event("mined", node, scope, result)
             elif not any(k.arg == "dim" for k in node.keywords):
-                picked = picking.picks(result)
-                joined = picked is not None and picked.joined and (result.axes or 1) == 1
-                if joined or picking.is_number_each(operands(node)[0 if bound else 1], self._lately):
+                if picking.is_number_each(operands(node)[0 if bound else 1], self._lately):
                     result = result.computed(LOCAL)  # the hardest samples
         elif name in operations.DECIDING and result.spread in (ROWS, COLUMNS):
             result = result.computed(LOCAL)  # one answer
@@ -175,10 +165,10 @@ class Calls(Methods, AutogradFunctions):
         self._place(node, scope)
         self._push(node, callee, args, scope)
         self._written_out(node, callee, result, args, scope)
-        result = self._joined_pieces(node, result, scope)
-        mixed: frozenset[Mixing | Picked | Portion] = self._named_statistic(node, callee, base, args, scope)
+        self._note_named(node, callee, base, args, scope)
+        mixed: frozenset[Portion] = frozenset()
         if result.spread is ROWS:
-            mixed |= self._picked_by_call(node, result, scope) | self._divided_by_call(node, args, result)
+            mixed = self._divided_by_call(node, args, result)
             if self._with_rows_second(node, result):
                 result = result.but(spread=COLUMNS)
         if name in PIECES and self._are_pieces(node, base, result):

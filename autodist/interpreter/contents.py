@@ -6,14 +6,14 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
-from autodist import collation
 from autodist.interpreter.by_turn import ByTurn
 from autodist.interpreter.loaders import Loaders
 from autodist.interpreter.questions import last_part, one_of, under_samples, wrapped
 from autodist.interpreter.words import SPLITTING
+from autodist.solve.layouts import Layout
 from autodist.source import all_of
 from autodist.spread import COUNT, LOCAL, ROWS, SAME, Spread, combine, spread_of
-from autodist.tensors import mixing, operations, picking
+from autodist.tensors import mixing, operations
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -25,12 +25,10 @@ from autodist.values import (
     Object,
     OptimizerState,
     Parameters,
-    Piece,
     Scope,
     Stream,
     Table,
     Thing,
-    Trimmed,
     Value,
     Wrapped,
     constant,
@@ -59,10 +57,9 @@ class Contents(Loaders, ByTurn):
         if value.spread is Spread.COLUMNS:
             value = value.but(spread=ROWS)
         if not value.things:
-            part = collation.picked(value, index).but(const=UNKNOWN, firm=False)
-            return self._as_field(part, value, index)
+            return self._as_field(value.but(const=UNKNOWN, firm=False), value, index)
         if value.spread.is_local:
-            part = collation.picked(value, index).but(things=frozenset(), const=UNKNOWN, firm=False)
+            part = value.but(things=frozenset(), const=UNKNOWN, firm=False)
             found = found | part.but(axes=found.axes if tuples else None)  # it is a tuple that is unpacked
         return found
 
@@ -74,22 +71,17 @@ class Contents(Loaders, ByTurn):
             return part.computed(spread_of(self.layout(loader).numbers[key]))
         if loader is not None and self.layout(loader).is_second(key):
             part = part.but(spread=Spread.COLUMNS)
-        if self.plan.wholes is not None or not part.spread.is_local:
-            return part
-        if loader is not None and collation.unevenness(self.collated(loader), key) is collation.Rows.PADDED:
-            part = part.but(origins=part.origins | {Trimmed(loader.node, loader.source, padded=True)})
         return part
 
-    def _fields(self, batch: Value) -> dict[collation.Key, Value]:
+    def _fields(self, batch: Value) -> dict[int | str, Value]:
         """The parts of a batch, where they do not all lie along its first axis."""
         loader = self._yielding(batch)
-        kind = self.collated(loader) if loader is not None else None
-        if loader is None or not isinstance(kind, collation.Fields):
+        layout = self.layout(loader) if loader is not None else Layout()
+        if 1 not in layout.axes.values() and not layout.numbers:
             return {}
-        if 1 not in self.layout(loader).axes.values() and not self.layout(loader).numbers:
-            return {}
-        picked = {key: collation.picked(batch, key).but(const=UNKNOWN, firm=False) for key in kind.parts}
-        return {key: self._as_field(part, batch, key) for key, part in picked.items()}
+        part = batch.but(const=UNKNOWN, firm=False)
+        keys = (key for key in (*layout.axes, *layout.numbers) if key is not None)
+        return {key: self._as_field(part, batch, key) for key in keys}
 
     def _yielding(self, batch: Value) -> Object | None:
         """The loader that yields a batch, as it is."""
@@ -142,8 +134,6 @@ class Contents(Loaders, ByTurn):
                 value = self._one_by_one(value, node)
             spread = ROWS if value.spread is Spread.COLUMNS else value.spread
             depth = value.axes if self.plan.wholes is not None else None  # without the axis that is gone through
-            listed = self.plan.wholes is None and not picking.is_piece(value) and self.is_listed(value)
-            value = value.but(origins=value.origins | {Piece()}) if listed else picking.one_of(value)
             found = found | value.but(things=frozenset(), const=UNKNOWN, firm=False, spread=spread, axes=depth)
         return found
 

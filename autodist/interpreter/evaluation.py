@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-from autodist import alternatives, collation
-from autodist.collation import Rows
+from autodist import alternatives
 from autodist.interpreter.events import Call_
 from autodist.interpreter.overloads import Overloads
 from autodist.interpreter.questions import children_of, is_known, last_part, literal_int, objects_called
 from autodist.interpreter.single import Single
 from autodist.interpreter.words import COUNTING, CUTTING, REST, SIZES
-from autodist.source import all_of, counted_of, filled_in, first_index, last_name, operands, walk
+from autodist.placement.opaque import FIELDS_OF_NODES, OF_GRAPHS
+from autodist.source import all_of, counted_of, filled_in, first_index, last_name, operands
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread, measured
 from autodist.tensors import axes, calls, operations, picking, shapes
 from autodist.tensors.named_axes import from_front
@@ -23,7 +23,6 @@ from autodist.values import (
     NOTHING,
     UNKNOWN,
     Amplified,
-    Class,
     External,
     Function,
     Gathered,
@@ -33,13 +32,10 @@ from autodist.values import (
     Object,
     OptimizerState,
     Parameters,
-    Picked,
-    Piece,
     Portion,
     Scope,
     Table,
     Thing,
-    Trimmed,
     Turn,
     Value,
     Wrapped,
@@ -47,8 +43,6 @@ from autodist.values import (
     union,
 )
 
-DEVIATIONS = frozenset("std var std_mean var_mean median quantile".split())
-"""What tells of samples how far apart they are, or which is in the middle."""
 SIGNS = frozenset("sign sign_ sgn argmax argmin argsort".split())
 """What does not tell how large something is."""
 ONE_NUMBER = frozenset("item float".split())
@@ -64,7 +58,6 @@ PAIRING = OPERATIONS - {ast.UnaryOp}
 COMPUTING = frozenset([ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Subscript, ast.Call])
 READ = frozenset([ast.Name, ast.Attribute, ast.Constant])
 OF_ROWS = frozenset([ast.Attribute, ast.Call, ast.Subscript, ast.BinOp])
-ALONG_AXES = (ROWS, Spread.COLUMNS)
 
 
 ANY = 20
@@ -121,16 +114,11 @@ class Evaluation(Single, Overloads):
             self._note_pairs(node, value, scope)
         if isinstance(node, ast.Call) and (not self._forward or self._criterion):
             self._note_unfollowed(node, value, scope)
-        if value.spread in ALONG_AXES and isinstance(node, (ast.Call, ast.Subscript)):
-            self._note_statistics(self._gone_by(node), scope)
         if value.origins and kind in OF_ROWS and self.is_one_row(value):
             value = self._of_one_row(node, value)
         counted = counted_of(node) if operates else None
         if node in plan.divided:
             value = value.but(spread=COUNT, const=UNKNOWN)
-        elif counted is not None and value.spread is SAME and not (self._forward or reduced):
-            padded = self._padded_to(node, counted)
-            value = padded.computed(Spread.MOST) if padded is not None else value
         if self._counts_some(node, value):
             value = value.but(spread=SUM)
         elif counted is not None and not reduced and (found := self._found_by(node, counted)) is not None:
@@ -139,10 +127,6 @@ class Evaluation(Single, Overloads):
             value = self._portion(node, value, scope)
         if value.origins and (kind is ast.Compare or isinstance(node, ast.Call) and last_name(node.func) in SIGNS):
             value = value.without(Amplified)
-        if value.spread is SUM:
-            value = picking.whole(value)
-        elif value.spread is COUNT:
-            value = value.without(Trimmed)
         if value.models and (self._no_grad and isinstance(node, (ast.BinOp, ast.Call)) or _is_count(node)):
             value = value.but(models=frozenset())
         if not self._forward:
@@ -249,24 +233,12 @@ class Evaluation(Single, Overloads):
         return 0 if isinstance(value.const, (int, float)) and not isinstance(value.const, bool) else value.axes
 
     def _counts_some(self, node: ast.expr, value: Value) -> bool:
-        """Whether it is a number of rows of which ranks have more or fewer: `out[mask].size(0)`, `len(data.x)`."""
+        """Whether it is a number of nodes, of which ranks have more or fewer: `len(data.x)`."""
         if value.spread is not COUNT or not value.origins:
             return False
         counted = counted_of(node)
-        if isinstance(counted, ast.Attribute) and counted.attr in collation.OF_NODES:
-            return any(isinstance(o, Object) and collation.of_graphs(o) for o in value.origins)
-        return self.uneven(value) in (Rows.JOINED, Rows.FEWER)
-
-    def _padded_to(self, node: ast.expr, counted: ast.expr) -> Value | None:
-        """The samples of which the longest is asked for, that a `collate_fn` pads all others to: `len(texts)` of texts
-        that lie along the second axis, `texts.size(1)` of others."""
-        held = self._lately(counted) if self.plan.wholes is None else NOTHING
-        if held.spread not in (ROWS, Spread.COLUMNS) or held.things or held.models and not picking.is_padded(held):
-            return None
-        of_time = {ROWS: 1, Spread.COLUMNS: 0}[held.spread]
-        asked = [0] if last_part(node) == "len" else [node.slice] if isinstance(node, ast.Subscript) else node.args  # type: ignore[attr-defined]
-        named = [each if isinstance(each, int) else literal_int(each) for each in asked]
-        return held if named == [of_time] and self.uneven(held) is Rows.PADDED else None
+        of_nodes = isinstance(counted, ast.Attribute) and counted.attr in FIELDS_OF_NODES | {"batch"}
+        return of_nodes and any(isinstance(o, Object) and o.name.startswith(OF_GRAPHS) for o in value.origins)
 
     def _found_by(self, node: ast.expr, counted: ast.expr) -> Value | None:
         """The condition on a rank's samples of which it is counted how often it holds: `len(np.where(hits)[0])`,
@@ -301,7 +273,7 @@ class Evaluation(Single, Overloads):
         if value.things or not given or not all(map(self.is_one_row, given)):
             return value
         if value.spread is COUNT:
-            return picking.own_number(value)  # of its own elements
+            return Value(origins=frozenset(each for each in value.origins if isinstance(each, Turn)))  # of its own
         own = value.spread in (MEAN, SUM, LOCAL, Spread.COLUMNS)
         own = own or value.spread is CROSS and all(each.spread is ROWS for each in given)
         return value.but(spread=ROWS) if own else value
@@ -318,17 +290,16 @@ class Evaluation(Single, Overloads):
         loop = next((loop.node for loop in reversed(self._loops) if loop.by_row), within)
         if found is None or value.spread not in (SAME, ROWS, LOCAL):
             return value
-        test, deciding = found
+        _, deciding = found
         if value.spread is LOCAL:  # read off one sample: `wrong.append(guess.item())`
             return value if loop is None or value.things else value.but(origins=value.origins | {Turn(loop)})
-        picked = Picked(test, scope.source)
         if value.spread is ROWS:  # a number of those samples: `[guess for guess, label in pairs if guess != label]`
-            return value.but(origins=value.origins | {picked}) if loop is not None and not value.things else value
+            return value
         if any(not isinstance(t, Index) for t in value.things):
             return value
         turn = frozenset([Turn(loop)] if loop is not None else [])
         if within is not None and not value.things:  # `1 for guess, label in pairs if guess == label`
-            return deciding.but(things=frozenset(), const=UNKNOWN, origins=deciding.origins | turn | {picked})
+            return deciding.but(things=frozenset(), const=UNKNOWN, origins=deciding.origins | turn)
         return deciding.but(things=frozenset(), const=UNKNOWN, spread=LOCAL, origins=deciding.origins | turn)
 
     def pairs_turn(self, given: Iterable[Value]) -> bool:
@@ -339,7 +310,7 @@ class Evaluation(Single, Overloads):
     def added_up(self, value: Value) -> Value:
         """What comes of a number that each sample has, when all of them have been added."""
         portion = any(isinstance(each, Portion) for each in value.origins)
-        return value.but(spread=MEAN if portion else SUM).without(Portion, Turn, Piece)
+        return value.but(spread=MEAN if portion else SUM).without(Portion, Turn)
 
     def _portion(self, node: ast.expr, value: Value, scope: Scope) -> Value:
         """What has been divided by the number of samples, where it is added up: the sum is a mean. Whatever else is
@@ -375,39 +346,6 @@ class Evaluation(Single, Overloads):
         if isinstance(node, ast.Call):
             return calls.is_entered(node, self._lately) or last_name(node.func) in LINEAR
         return not isinstance(node, ast.Compare)
-
-    def _gone_by(self, node: ast.Call | ast.Subscript) -> list[ast.expr]:
-        """What a result goes by: an index, and what a function or layer is given; of others, what has no name, since an
-        object may hold a loss by its name, `CausalLMOutput(loss=loss, logits=logits)`."""
-        if isinstance(node, ast.Subscript):
-            return [node.slice]
-        called = self._lately(node.func).things
-        others = any(isinstance(t, External) and not t.name.startswith("torch.") for t in called)
-        others = others or any(isinstance(t, Class) for t in called)
-        return [*node.args, *(each.value for each in node.keywords if not others)]
-
-    def _note_statistics(self, given: Iterable[ast.expr], scope: Scope) -> None:
-        """Note means over a batch that a forward pass goes by: `h[:, h.mean(0).argmax()]`, `if h.mean() > 0:`."""
-        for part in given if self._forward and not self._no_grad else ():
-            if isinstance(part, (ast.Tuple, ast.List, ast.Compare)):
-                self._note_statistics(children_of(part) if isinstance(part, ast.Compare) else part.elts, scope)
-                continue
-            held = self._lately(part)
-            if held.things or held.spread not in (MEAN, LOCAL) or not self._depends_on_mean(part):
-                continue
-            self.event("batch_statistic", part, scope)
-
-    def _depends_on_mean(self, node: ast.expr, depth: int = 4) -> bool:
-        """Whether something is computed from a mean over the samples."""
-        for each in walk(node):
-            value = self._lately(each) if isinstance(each, ast.expr) else NOTHING
-            apart = isinstance(each, ast.Call) and last_name(each.func) in DEVIATIONS
-            if not value.things and (value.spread is MEAN or value.spread is LOCAL and apart):
-                return True
-            made = value.made if depth and isinstance(each, (ast.Name, ast.Attribute)) else ()
-            if value.spread is LOCAL and any(self._depends_on_mean(where, depth - 1) for _, where in made):
-                return True
-        return False
 
     def _note_pairs(self, node: ast.expr, value: Value, scope: Scope) -> None:
         """Note where this rank's rows are compared with each other, and where they meet those of all ranks."""

@@ -21,7 +21,7 @@ from autodist.interpreter.stores import Stores
 from autodist.interpreter.words import SPLITTING
 from autodist.source import all_of, argument, bound_each_time, counted_of, first_index, told_once, walk
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, Spread
-from autodist.tensors import mixing, picking
+from autodist.tensors import mixing
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -32,7 +32,6 @@ from autodist.values import (
     Items,
     Object,
     Parameters,
-    Piece,
     Scope,
     Table,
     Turn,
@@ -160,7 +159,6 @@ class Loops(Stores):
             return self._goes_row_by_row(over)
         value = self._lately(over)
         one = value.spread is ROWS and not value.things and self.gives_tensor(over, value)
-        one = one or self.plan.wholes is None and self.is_listed(value)
         return one or self.splits_by_number(over) or _has_one_each(value)
 
     def _numbers_rows(self, over: ast.expr, target: ast.expr, body: Iterable[ast.AST], scope: Scope) -> bool:
@@ -385,10 +383,7 @@ class Loops(Stores):
                 value = self._chosen(value, [(test, self._lately(test))], scope, node.generators[-1])
             value = self._as_row(value)
             if value.spread is MEAN and self._is_each(value, node.elt):
-                value = value.but(spread=ROWS).without(Turn, Piece)  # `[criterion(o, t) for o, t in zip(out, targets)]`
-            own = len(node.generators) > 1 and self._is_own_number(node.generators[-1].iter)
-            if picking.is_piece(value, one=True) or own:
-                value = picking.joined(value, node.elt, scope.source)
+                value = value.but(spread=ROWS).without(Turn)  # `[criterion(o, t) for o, t in zip(out, targets)]`
             items.element = items.element | value
             counted = all(isinstance(t, Index) for t in value.things) and not tests
             if items.numbers is None and counted and not value.spread.is_local:

@@ -39,7 +39,6 @@ from autodist.values import (
     Object,
     OptimizerState,
     Parameters,
-    Picked,
     Scope,
     Stream,
     Table,
@@ -237,9 +236,7 @@ class Methods(Libraries, TorchModules):
             mixed = union([base, *operands])
             if name in SIZES:  # of whichever samples, unless it depends on what they are how many are picked
                 one = isinstance(node.func, ast.Attribute) and self.is_one_sample(node.func.value)
-                spread = SAME if one or self._is_of_one(base) else spread
-                placed = {each for each in mixed.origins if isinstance(each, Picked) and each.place}
-                mixed = mixed.but(origins=mixed.origins - placed)
+                spread = SAME if one else spread
             if name in operations.IN_PLACE:
                 self._turned_in_place(node, spread, scope)
             cut = name in CUTTING

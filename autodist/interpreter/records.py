@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from autodist.collation import declared
 from autodist.interpreter.functions import Functions
 from autodist.interpreter.questions import stable_order
 from autodist.interpreter.words import REST
@@ -90,3 +89,22 @@ def _makers(body: list[ast.stmt]) -> Mapping[str, str]:
             if isinstance(field, ast.Name) and isinstance(each, ast.FunctionDef):
                 makers[field.id] = each.name
     return makers
+
+
+def declared(thing: object) -> tuple[list[str], bool]:
+    """The names of the fields that a class declares, as a named tuple or a dataclass does, and whether it is a
+    tuple."""
+    if isinstance(thing, Object) and thing.name == "collections.namedtuple":
+        listed = thing.node.args[1] if len(thing.node.args) > 1 else None
+        if isinstance(listed, ast.Constant) and isinstance(listed.value, str):
+            return listed.value.replace(",", " ").split(), True
+        named = listed.elts if isinstance(listed, (ast.List, ast.Tuple)) else []
+        return [each.value for each in named if isinstance(each, ast.Constant) and isinstance(each.value, str)], True
+    if not isinstance(thing, Class):
+        return [], False
+    is_tuple = any(last_name(each) == "NamedTuple" for each in thing.node.bases)
+    decorators = (each.func if isinstance(each, ast.Call) else each for each in thing.node.decorator_list)
+    if not is_tuple and not any(last_name(each) == "dataclass" for each in decorators):
+        return [], False
+    annotated = (each.target for each in thing.node.body if isinstance(each, ast.AnnAssign))
+    return [each.id for each in annotated if isinstance(each, ast.Name)], is_tuple

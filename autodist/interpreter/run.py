@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from autodist import collation
+from autodist import operations
 from autodist.catalog import Catalog
 from autodist.interpreter.branches import Branches
 from autodist.interpreter.calls import Calls
@@ -21,6 +21,7 @@ from autodist.interpreter.plan import Plan
 from autodist.interpreter.statements import Statements
 from autodist.placement import Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.lattice import is_even_number
+from autodist.placement.padded import propagate_padding
 from autodist.placement.placements import Placements
 from autodist.placement.propagate import propagate
 from autodist.program import Operation, Program, held
@@ -29,6 +30,7 @@ from autodist.solve.draws import Draws as DrawsOfProgram
 from autodist.solve.generators import Generators
 from autodist.solve.layouts import Layout, layouts
 from autodist.solve.normalising import normalising
+from autodist.solve.padding import padding
 from autodist.solve.sizes import key
 from autodist.solve.sources import Sources, sources
 from autodist.solve.steps import steps_of
@@ -55,7 +57,8 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
         """The same run under a plan that makes more of its values global: what the script does stays as it is."""
         other = copy(self)
         other.plan, other.answers = plan, {}
-        other.__dict__.pop("placements", None)
+        for each in ("placements", "padding"):
+            other.__dict__.pop(each, None)
         return other
 
     def shares_alike(self, other: Interpreter) -> bool:
@@ -64,9 +67,6 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
         return all(self.shares_out(each) == other.shares_out(each) for each in loaders)
 
     def layout(self, loader: Object) -> Layout:
-        collate = collation.collate_fn(loader)
-        if collate is None or collation.sole(collate) is None:
-            return Layout()
         return self.runs.layouts.get(loader.node, Layout())
 
     @cached_property
@@ -79,6 +79,18 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
         given: frozenset[Operation] = self.runs.program.at(node).operations
         of = self.placements.of
         return [of[each] for each in given if each in of]
+
+    @cached_property
+    def padding(self) -> Mapping[Operation, Placement]:
+        """How what depends on the length that a rank fills its samples up to lies along their words."""
+        program = self.runs.program
+        sources = padding(program, self.placements)
+        return propagate_padding(program, sources, operations.load(), self.catalog).of if sources else {}
+
+    def is_padded(self, node: ast.AST) -> bool:
+        """Whether an expression is as long as the longest of a rank's samples, or may be, or computed of what is."""
+        filled = (self.padding.get(each, Replicate()) for each in self.runs.program.at(node).operations)
+        return any(isinstance(each, (Shard, PerRank)) for each in filled)
 
     def axes(self, node: ast.AST) -> int | None:
         """How many axes an expression has, as far as the program graph tells."""

@@ -154,19 +154,6 @@ class Single(WholeData):
         counted = bool(number.things) and all(isinstance(each, Index) for each in number.things)
         return held.spread is ROWS and not held.things and (number_of(first) is not None or counted)
 
-    def is_part_of_sample(self, node: ast.expr) -> bool:
-        """Whether it is what one sample holds under a name, of those that a loop goes over: `target["boxes"]` of `for
-        target in targets`."""
-        match node:
-            case ast.Subscript(value=ast.Name() as holder, slice=ast.Constant(value=str())):
-                source = self.sources.get(holder)
-            case _:
-                return False
-        bound = source.stores(holder) if source is not None else []
-        around = [each for target in bound if source is not None for each in source.ancestors(target)]
-        loops = [each.target for each in around if isinstance(each, (ast.For, ast.comprehension))]
-        return any(target in walk(each) for target in bound for each in loops)
-
     def _is_used_as_tensor(self, name: ast.Name) -> bool:
         """Whether a field of a batch, bound once, is a tensor by what else is done with it: `images.size(0)`,
         `model(images)`."""

@@ -191,9 +191,8 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             change = self._term(node.value, change, before, scope)
         spread = self._binary(node.op, before, change)
         self._note_scaled(node.op, before, change, node, (node.target, node.value), scope)
-        mixed = self._with_statistic(
-            node.op, before, change, node.value, scope, (node.target, node.value)
-        ) | self._augmented(node, spread, scope)
+        self._note_statistic(node.op, before, change, node.value, scope, (node.target, node.value))
+        mixed = self._augmented(node, spread, scope)
         joined = isinstance(node.op, (ast.Add, ast.BitOr)) and any(isinstance(t, Parameters) for t in before.things)
         more = frozenset(t for t in change.things if joined and isinstance(t, (Parameters, Items)))
         value = Value(

@@ -24,7 +24,6 @@ from autodist.values import (
     Mixing,
     Object,
     Parameters,
-    Piece,
     Scope,
     Stream,
     Table,
@@ -236,8 +235,6 @@ class Stores(Shared):
             self._note_layer(target, base, key, value, scope)
         if made is not None and base.spread is ROWS and not base.things:
             self._note_filled([made], scope)
-        if self._changes_samples(target, base):
-            self.event("changes_samples", target, scope, base)
         for writer in base.objects("writer"):
             self.event("tracker", target, scope, value, of(writer))
         written = frozenset(t for t in base.things if isinstance(t, Parameters) and t.one)
@@ -245,7 +242,7 @@ class Stores(Shared):
             self.event("write_part", target, scope, Value(written))
         if not self._forward and self._is_of_samples(key):
             if made is not None and value.spread is MEAN and self._is_each(value, made):
-                value = value.but(spread=ROWS).without(Turn, Piece)  # a number for each sample
+                value = value.but(spread=ROWS).without(Turn)  # a number for each sample
             value = self._by_key(value, target.slice, key, scope) if value.spread is ROWS else value
         self._put_under(target, base, key, value, scope, made)
         for thing in base.things:
@@ -286,7 +283,7 @@ class Stores(Shared):
             change = key if numbered else value  # `seen[numbers] = 1`
             if change.spread.is_local and not held.things and held.spread is SAME:
                 spread = value.spread if value.spread.is_reducible else LOCAL
-                origins = held.origins | (value if value.spread is MEAN else picking.whole(change)).origins
+                origins = held.origins | (value if value.spread is MEAN else change).origins
                 known = frozenset() if self._is_counted_place(key) else change.made
                 known = frozenset([(scope.source, target.slice)]) if numbered else known
                 names[name] = held.but(spread=spread, made=known, origins=origins, zero=False)
@@ -340,14 +337,6 @@ class Stores(Shared):
         filled = bool(made) and all(isinstance(each, ast.Call) and last_name(each.func) in FILLING for each in made)
         here = self.plan.wholes is None and not self._forward and not self._no_grad
         return here and filled and base.spread is ROWS and picking.tells_places(target.slice)
-
-    def _changes_samples(self, target: ast.Subscript, base: Value) -> bool:
-        """Whether some of a batch's samples are changed by their places: `x[0] = 0`, `x[2:4] *= noise`."""
-        here = self.plan.wholes is None and not self._no_grad and bool(self._loops)
-        if not here or base.spread is not ROWS or base.things or not self._is_tensor(target.value, base):
-            return False
-        first = first_index(target)
-        return picking.tells_places(target.slice) or self._is_at_place(first, target.value, base)
 
     def _is_counted_place(self, key: Value) -> bool:
         """Whether it is the place in a list of all samples that a rank's own are counted to: `slice(n, n + len(y))`."""
@@ -439,11 +428,9 @@ class Stores(Shared):
             if isinstance(thing, Items):
                 for value, expression in pairs:
                     if name in ("extend", "update"):
-                        value = self._element(value, expression) if value.things else picking.one_of(value)
+                        value = self._element(value, expression) if value.things else value
                     elif value.spread is MEAN and self._is_each(value, expression):
-                        value = value.but(spread=ROWS).without(Turn, Piece)  # a number for each sample
-                    if picking.is_piece(value, one=True) or self.counts_to_own_number():
-                        value = picking.joined(value, expression, scope.source)
+                        value = value.but(spread=ROWS).without(Turn)  # a number for each sample
                     if value.spread is ROWS and not value.things and _keeps_last(thing):
                         value = value.but(spread=LOCAL)  # other samples than the last ones of all ranks
                     thing.element = thing.element | value

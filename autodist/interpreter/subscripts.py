@@ -6,8 +6,7 @@ import ast
 from dataclasses import replace
 from functools import lru_cache
 
-from autodist import carried, collation
-from autodist.interpreter.losses import OWN_LENGTHS
+from autodist import carried
 from autodist.interpreter.places import Places
 from autodist.interpreter.questions import (
     any_entry,
@@ -23,7 +22,7 @@ from autodist.interpreter.questions import (
     under_samples,
 )
 from autodist.source import first_index, is_generator, last_name, walk
-from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
+from autodist.spread import COUNT, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
 from autodist.tensors import mixing, picking
 from autodist.values import (
     NOTHING,
@@ -32,7 +31,6 @@ from autodist.values import (
     Draw,
     External,
     Function,
-    Gathered,
     Index,
     Inside,
     Items,
@@ -41,16 +39,12 @@ from autodist.values import (
     Object,
     OptimizerState,
     Parameters,
-    Picked,
-    Piece,
     Scope,
     Stream,
     Table,
-    Trimmed,
     Value,
     Wrapped,
     constant,
-    is_chosen,
     of,
     union,
 )
@@ -125,31 +119,11 @@ class Subscripts(Places):
         if key.const == "params" and not base.things:  # of a group of an optimizer
             found = found | self._optimized()
         chosen = self._indexed(node, base, key, scope)
-        axis = first_index(node)
-        whole = any(isinstance(each, Gathered) for each in self._lately(axis).origins)  # for this rank's rows
-        if self.plan.wholes is None and chosen.spread.is_local and (whole or self._lately(axis).spread.is_local):
-            if picking.is_condition(axis, self._lately):
-                chosen = chosen.but(origins=chosen.without(Trimmed).origins | {Picked(axis, scope.source)})
-            elif self._computes(base, axis) and not self._no_grad and picking.mines(axis, self._lately):
-                if not self._counts_off(axis) and not self._is_within_samples(axis, base):
-                    self.event("mined", axis, scope, self._lately(axis))
-        elif self.plan.wholes is None and base.spread is ROWS and not base.things and self._lists_some(axis):
-            chosen = chosen.but(origins=chosen.origins | {Picked(axis, scope.source)})
-        if self.plan.wholes is None and chosen.spread.is_local:
-            if self._cuts_piece(node, base):
-                chosen = chosen.but(origins=chosen.origins | {Piece()})
-            chosen = chosen.but(origins=chosen.origins | self._joined_in(node.slice))
-        if self.plan.wholes is None and not self._no_grad and picking.takes_first_found(node, base, self._lately):
-            self.event("mined", axis, scope, base)
-        if self.plan.wholes is None and base.spread is ROWS and not base.things and isinstance(node.ctx, ast.Load):
-            cuts = frozenset(cut for each in self._own_lengths(node.slice) for cut in self.cut_at(each, scope))
-            chosen = chosen.but(origins=chosen.origins | cuts) if cuts else chosen
         if self._looks_up(base, key) and isinstance(node.ctx, ast.Load) and not _is_counted_up(node, scope):
             self.event("statistic", node.value, scope, base)
-            chosen = chosen.but(origins=chosen.origins | {Mixing(node, scope.source, mixing.STATISTIC)})
         if isinstance(key.const, (int, str)) and not base.things:
             chosen = self._as_field(chosen, base, key.const)
-        return found | collation.picked(chosen, key.const)
+        return found | chosen
 
     def _of_modules(self, name: str, node: ast.Subscript, scope: Scope) -> Value:
         """`sys.modules[__name__]`"""
@@ -157,54 +131,11 @@ class Subscripts(Places):
             return of(self._remember(node, lambda: LocalModule(scope.source, scope.top), "module"))
         return self._module(name, node)
 
-    def _own_lengths(self, index: ast.expr) -> list[ast.expr]:
-        """By which numbers that are computed from a rank's samples an index cuts later axes: `[:, :longest]`."""
-        slices = (
-            [each for each in index.elts[1:] if isinstance(each, ast.Slice)] if isinstance(index, ast.Tuple) else []
-        )
-        bounds = [bound for each in slices for bound in (each.lower, each.upper) if bound is not None]
-        return [each for each in bounds if self._lately(each).spread in OWN_LENGTHS]
-
-    def _is_within_samples(self, axis: ast.expr, base: Value) -> bool:
-        """Whether numbers are chosen by one sample alone, or were joined of such: `out[i][matched]`, `out[rows]` after
-        `rows = torch.cat([...])` of what each sample has."""
-        made = [each for _, each in self._lately(axis).made] or [axis]
-        put_together = all(isinstance(each, ast.Call) and last_name(each.func) in picking.JOINING for each in made)
-        return self.is_by_turn(base) or put_together and bool(self._joined_in(axis))
-
-    def _cuts_piece(self, node: ast.Subscript, base: Value) -> bool:
-        """Whether as much is taken of a sample as it has itself: `out[i, : lengths[i]]`, of all it is padded to."""
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        taken = self.is_by_turn(base) or bool(self._turns(parts[0])) and not isinstance(parts[0], ast.Slice)
-        cuts = [each for each in parts if isinstance(each, ast.Slice)]
-        bounds = [bound for each in cuts for bound in (each.lower, each.upper) if bound is not None]
-        return taken and any(
-            self._lately(each).spread.is_local or picking.is_piece(self._lately(each)) for each in bounds
-        )
-
-    def _joined_in(self, index: ast.expr) -> frozenset[Picked]:
-        """What the numbers of rows were joined of that an index takes: as many as all samples have together."""
-        parts = index.elts if isinstance(index, ast.Tuple) else [index]
-        values = [self._lately(each) for each in parts]
-        values += [part for each in values for t in each.things if isinstance(t, Items) for part in t.parts]
-        return frozenset(o for each in values for o in each.origins if isinstance(o, Picked) and o.joined)
-
     def _looks_up(self, base: Value, key: Value) -> bool:
         """Whether each sample is given what was counted of its kind in the batch: `torch.bincount(labels)[labels]`."""
         counted = base.spread in (MEAN, SUM) and not base.things and not base.models
         training = not self._no_grad and not self._forward and self.plan.wholes is None
         return counted and training and key.spread is ROWS and not key.things
-
-    def _lists_some(self, axis: ast.expr) -> bool:
-        """Whether an index is a list of the samples that a condition holds for."""
-        lists = [t for t in self._lately(axis).things if isinstance(t, Items)]
-        return any(is_chosen(each) for items in lists for each in (*items.parts, items.element))
-
-    def _computes(self, base: Value, axis: ast.expr) -> bool:
-        """Whether samples are chosen that a model has computed, within a forward pass by what a function makes of the
-        batch: `out[torch.tensor(hardest(labels))]`."""
-        inside = self._forward > 0 and self._lately(axis).spread is LOCAL
-        return base.spread is ROWS and (bool(base.models) or inside)
 
     @staticmethod
     def _begins_with_loss(node: ast.Subscript, base: Value, scope: Scope) -> bool:
@@ -347,11 +278,7 @@ class Subscripts(Places):
                     else LOCAL if base.spread.is_local else SAME
                 )
                 return base.computed(spread)
-            origins |= self._placed(first, node.value, base, scope)
-            if self.plan.wholes is None and base.spread is ROWS and not base.things:
-                assigned = key.spread is CROSS and not self.is_part_of_sample(node.value)
-                if picking.displaces(first, self._lately) or assigned:  # `x[i]`, assigned by all distances
-                    origins |= {Mixing(node, scope.source, mixing.PARTNERS)}
+            origins |= self._placed(first, base)
             if (
                 base.spread is Spread.COLUMNS
                 and (literal_int(first) is not None or any(isinstance(thing, Index) for thing in key.things))

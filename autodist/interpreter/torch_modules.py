@@ -28,7 +28,6 @@ from autodist.values import (
     Stream,
     Table,
     Thing,
-    Trimmed,
     Value,
     Wrapped,
     constant,
@@ -82,7 +81,7 @@ class TorchModules(Subscripts, Stores, Losses):
         self._forward -= 1
         self._criterion = before
         if outermost and self._no_grad == 0:
-            result = self._with_model(result, inner).without(Trimmed)  # as long as the model makes it
+            result = self._with_model(result, inner)
             for name, kept in inner.attributes.items():
                 learnt = kept.spread.is_local and kept.spread not in (COUNT, SUM)  # what is counted has no gradient
                 if learnt and inner not in kept.models:  # `self.last_loss = F.cross_entropy(...)`
@@ -137,8 +136,7 @@ class TorchModules(Subscripts, Stores, Losses):
         short = layer.kind
         if values and values[0].spread in (ROWS, Spread.COLUMNS) and self.plan.wholes is None:
             if self._goes_along(layer, values[0], node, scope):
-                met = Mixing(node, scope.source, mixing.STATISTIC)
-                result = result.but(spread=LOCAL, origins=result.origins | {met})
+                result = result.but(spread=LOCAL)
         if short in COMPARING and {ROWS, Spread.COLUMNS} <= {value.spread for value in values}:
             result = result.computed(CROSS)
         if self.plan.wholes is not None and short in facts.RECURRENT:

@@ -17,7 +17,7 @@ from autodist.script import Model, Reduction, Site
 from autodist.solve.learned import learned
 from autodist.source import shortened, walk
 from autodist.spread import MEAN, SUM
-from autodist.values import NOTHING, Draw, Evened, External, Function, Object
+from autodist.values import NOTHING, Draw, External, Function, Object
 
 RANDOM = ("random", "random_number", "numpy_draw")
 GRADIENTS = {
@@ -226,13 +226,13 @@ def _of_losses(run: Interpreter) -> Iterator[tuple[Site, str]]:
     for event in events:
         if event not in shared:
             yield Site(event.source, event.node), "another loss of the step is that of all samples on each rank"
-        elif event.value.spread is not SUM and not (event.value.spread is MEAN and _is_even(event, run)):
+        elif event.value.spread is not SUM and not (event.value.spread is MEAN and _is_even(run)):
             yield Site(event.source, event.node), f"{_code(event)} takes no sum or mean of their losses"
 
 
-def _is_even(event: Event, run: Interpreter) -> bool:
+def _is_even(run: Interpreter) -> bool:
     """Whether a mean counts for as much on each rank."""
-    return run.plan.even or bool(run.plan.terms) or any(isinstance(each, Evened) for each in event.value.origins)
+    return run.plan.even or bool(run.plan.terms or run.plan.weighed)
 
 
 def _code(event: Event) -> str:

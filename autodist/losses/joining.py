@@ -11,7 +11,6 @@ from autodist.script import Site
 from autodist.source import last_name, walk
 from autodist.spread import COUNT, ROWS, SAME
 from autodist.tensors import operations
-from autodist.tensors.picking import is_piece
 from autodist.values import NOTHING, External, Value
 
 JOINS = frozenset(["torch.cat", "torch.concat", "torch.concatenate", "torch.vstack"])
@@ -27,7 +26,7 @@ def joined_in_full(run: Interpreter) -> Iterator[Site]:
             continue
         parts = node.args[0].elts if node.args and isinstance(node.args[0], (ast.List, ast.Tuple)) else []
         values = [run.values.get(each, NOTHING) for each in parts]
-        if not any(value.spread is ROWS for value in values) or any(map(is_piece, values)):
+        if not any(value.spread is ROWS for value in values):
             continue  # `torch.cat([boxes, torch.zeros(longest - len(boxes), 4)])`, of one image
         others = [each for each, value in zip(parts, values, strict=True) if _has_all(each, value, run)]
         if others and len(others) < len(parts):

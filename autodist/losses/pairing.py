@@ -1,4 +1,4 @@
-"""What stands against gathering rows, and which losses are settled, as far as the values of a run tell.
+"""What stands against gathering rows, as far as the values of a run tell.
 
 Which rows a loss needs of all ranks is decided on the program graph (`solve/gathering.py`).
 """
@@ -14,10 +14,9 @@ from autodist.losses.folding import is_folded
 from autodist.origins import roots
 from autodist.script import Reduction
 from autodist.source import all_of, first_index, last_name, operands, walk
-from autodist.spread import COUNT, MEAN, ROWS, SAME, SUM
-from autodist.tensors.mixing import PARTNERS, mixings
-from autodist.tensors.picking import picks, takes_first, tells_places
-from autodist.values import NOTHING, Gathered, Index, Object, Part, Value
+from autodist.spread import COUNT, ROWS, SAME
+from autodist.tensors.picking import tells_places
+from autodist.values import NOTHING, Gathered, Index, Object, Value
 
 COUNTING = frozenset("arange range linspace".split())
 ROUNDING = frozenset("int round floor ceil trunc".split())
@@ -36,14 +35,10 @@ def kept(
     unknown = {event.node for event in before.of("unfollowed")}
     if any(not unknown.isdisjoint({*walk(node), *roots(node, before, set())}) for node in found):
         return ()  # of samples that have met, for all that is known
-    if _hold_dicts(found, before):
-        return ()
-    if any(takes_first(before.values.get(node, NOTHING)) for node in found):
-        return ()  # the first samples of every rank are not those of the batch
-    if any(_differs_in_length(before.values.get(node, NOTHING), before) for node in found):
-        return ()
+    if any(map(before.is_padded, found)):
+        return ()  # to the longest of a rank's own
     current = run(frozenset(found))
-    if _is_in_vain(current) or current.of("mined") or any(_is_numbered(node, current) for node in current.values):
+    if _is_in_vain(current) or any(_is_numbered(node, current) for node in current.values):
         return ()
     if not paired and _goes_by_places(found, before, current):
         return ()  # several rows of each sample, in another order than in the batch
@@ -94,20 +89,6 @@ def _goes_into_layer(node: ast.expr, run: Interpreter) -> bool:
 def _holds_gathered(value: Value, run: Interpreter) -> bool:
     """Whether a model is given rows of all ranks, also beside its own: there would be nothing left to share out."""
     return any(isinstance(each, Gathered) and each.node in run.plan.gathered for each in value.origins)
-
-
-def _differs_in_length(value: Value, run: Interpreter) -> bool:
-    """Whether ranks may have more or fewer rows, or longer ones."""
-    return value.spread is ROWS and (run.uneven(value) is not None or picks(value) is not None)
-
-
-def _hold_dicts(found: Found, run: Interpreter) -> bool:
-    """Whether some of the rows are no tensor but a list with a dict for each sample: `each["boxes"]` of `for each in
-    targets`."""
-    given = [run.values[node] for node in found if node in run.values and not run.values[node].models]
-    fields = {part for value in given for part in value.origins if isinstance(part, Part)}
-    held = [n.value for n in run.values if isinstance(n, ast.Subscript) and run.is_part_of_sample(n)]
-    return any(not fields.isdisjoint(run.values.get(each, NOTHING).origins) for each in held)
 
 
 def _is_numbered(node: ast.expr, run: Interpreter) -> bool:
@@ -161,22 +142,3 @@ def wanted_whole(run: Interpreter) -> set[ast.expr]:
         for each in (*walk(operand), *roots(operand, run, set()))
         if isinstance(each, ast.expr)
     }
-
-
-def is_settled(event: Event, run: Interpreter) -> bool:
-    """Whether a loss is a mean, a sum or the same on all ranks, and no sample's part depends on the others, or on its
-    place among those of a rank."""
-    if event.value.spread not in (MEAN, SUM, COUNT, SAME) or takes_first(event.value):
-        return False
-    if any(mixing.reason != PARTNERS for mixing in mixings(event.value)):
-        return False
-    return not any(each.node in _reached(event, run) for each in run.of("batch_statistic"))
-
-
-def _reached(event: Event, run: Interpreter) -> set[ast.AST]:
-    """What a loss is computed from."""
-    if not isinstance(event.node, ast.Call):
-        return set()
-    receiver = [event.node.func.value] if isinstance(event.node.func, ast.Attribute) else []
-    given = [*receiver, *event.node.args]
-    return {each for node in given for found in (node, *roots(node, run, set())) for each in walk(found)}

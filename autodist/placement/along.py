@@ -19,6 +19,7 @@ from autodist.placement.lattice import (
 )
 
 OF_ALL = "it works along the axis of the samples, of which each rank has its own"
+PLACES_LEFT_OUT = "it takes some of the samples that were found, and each rank has found its own"
 NO_SUM = "it is computed of all samples together, and is no sum, mean or extreme of the ranks' results"
 BY_PLACE = "it takes samples by their places, and each rank counts its own"
 BY_NUMBER = "numbers that samples hold tell which of them it takes, and each rank takes these among its own"

@@ -112,8 +112,10 @@ def gives_several(operation: Operation, known: operations.Operation | None) -> b
         return True
     if known is None:
         return operation.owner is not None and operation.name not in (BATCH, FIELDS)
+    if known.short in ("nonzero", "where") and len(operation.inputs) == 1:  # of each axis, where all hold
+        return operation.name.startswith("numpy.") or known.short == "where" or "as_tuple" in operation.keywords
     along = known.short in SEVERAL and (len(operation.inputs) > 1 or bool(operation.keywords))
-    return along or known.cls == "sequence" or known.short in ("LSTMCell", "pad_packed_sequence")
+    return along or known.cls == "sequence" or known.short in ("LSTMCell", "pad_packed_sequence", "native_batch_norm")
 
 
 def is_zero(value: Value, within: int = 9) -> bool:

@@ -21,6 +21,7 @@ from autodist.placement.lattice import (
 PAIRED = "operands are sharded along different axes: each rank's samples meet its own others, not those of all ranks"
 WHOLE = "a replicated operand has all samples where another has a rank's"
 AS_MANY = "an operand has as many numbers as a whole batch has samples, and each rank has its own"
+ADDED = "it adds what is reduced over ranks in different ways; what is replicated would be counted N times"
 MIXED = "samples meet a number that is each rank's own"
 OWN_NUMBER = "it divides by a number that is each rank's own"
 PRODUCT = "it multiplies two numbers that are each rank's own"
@@ -89,9 +90,7 @@ def add(call: Call) -> Placement:
     if all_sums and len(counts) == len({each.exponent for each in found}) == 1 and "" not in counts:
         return replace(found[0], weight=SUMMED + counts.pop())  # numbers of samples, of several batches
     if not is_linear(result):
-        return call.apart(
-            "it adds what is reduced over ranks in different ways; what is replicated would be counted N times"
-        )
+        return call.apart(ADDED)
     return linear(replace(call, operands=(replace(call.first, placement=result),)))
 
 

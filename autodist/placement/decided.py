@@ -12,7 +12,7 @@ from autodist.program import Operation, Program, Region, held
 from autodist.source import Source, walk
 
 DECIDED = "the number of a sample decides over it, and each rank counts its own"
-DECIDED_BEFORE = "what earlier rounds of the loop left decides over it, and each rank goes round with its own samples"
+DECIDED_BEFORE = "earlier rounds of the loop decide over it, and each rank goes round with its own samples"
 COMPUTING = ("operator.", "builtins.", "math.")
 """Beginnings of the names of operations that make numbers and tests of numbers."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -20,6 +20,8 @@ LOOPS = (ast.For, ast.While)
 AROUND = (ast.For, ast.comprehension, *FUNCTIONS)
 LEAVING = (ast.Continue, ast.Break, ast.Return)
 ENDING = (ast.Break, ast.Return)
+TAKING = frozenset(["iterate", "range.index"])
+"""The names of what loops come to."""
 Ways: TypeAlias = tuple[type[ast.stmt], ...]
 Leaving: TypeAlias = dict[tuple[ast.stmt, Ways], list[ast.expr]]
 
@@ -27,9 +29,10 @@ Leaving: TypeAlias = dict[tuple[ast.stmt, Ways], list[ast.expr]]
 @lru_cache(maxsize=2)
 def decided(program: Program) -> Mapping[Operation, frozenset[Operation | Region]]:
     """The operations that are computed or not by what numbers are that loops count, and which numbers these are, or by
-    what earlier rounds of loops have left, and which loops these are."""
+    what earlier rounds of loops have left or whether these were the last, and which loops these are."""
     made, kept = _computed(program), _left_before(program)
-    if not made and not any(each.carried_by for each in program.values.values()):
+    ended = frozenset(loop for loop in program.loops if _may_end_early(loop, program))
+    if not made and not ended and not any(each.carried_by for each in program.values.values()):
         return {}
     tests: dict[ast.AST, frozenset[Operation | Region]] = {}
     leaving: Leaving = {}
@@ -53,6 +56,7 @@ def decided(program: Program) -> Mapping[Operation, frozenset[Operation | Region
         calls = (region for region in each.region.around() if region.function is not None)
         places = [(each.node, each.source), *((region.node, region.source) for region in calls)]
         numbers = frozenset(number for node, source in places for number in deciding(node, source))
+        numbers |= (ended & each.region.loops) if each.name not in TAKING else frozenset()
         if numbers and each not in made:
             found[each] = numbers
     return found
@@ -112,6 +116,29 @@ def _left_before(program: Program) -> dict[Operation, frozenset[Region]]:
         of = frozenset[Region]().union(*(value.carried_by for value in each.operands), *given) & each.region.loops
         found |= {each: of} if of else {}
     return found
+
+
+def _may_end_early(loop: Region, program: Program) -> bool:
+    """Whether one of its rounds may be the last, before it has gone through all that it goes over."""
+    node = loop.node
+    if not isinstance(node, ast.For):
+        return False
+    ends = (each for one in node.body for each in walk(one) if isinstance(each, ENDING))
+    tests = (loop.source.conditions(each) for each in ends if node in _ended_by(each, loop.source))
+    return any(all(program.at(test).constant is not False for test in several) for several in tests)
+
+
+def _ended_by(leaving: ast.AST, source: Source) -> Iterator[ast.AST]:
+    """The loops that a `break` or a `return` ends."""
+    inner = leaving
+    for above in source.ancestors(leaving):
+        if isinstance(above, FUNCTIONS):
+            return
+        if isinstance(above, LOOPS) and inner not in above.orelse:
+            yield above
+            if isinstance(leaving, ast.Break):
+                return
+        inner = above
 
 
 def _tests(node: ast.AST, source: Source, leaving: Leaving) -> Iterator[ast.expr]:

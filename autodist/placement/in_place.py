@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from autodist import operations
 from autodist.placement import arguments
+from autodist.placement.along import BY_PLACE
 from autodist.placement.call import Call
 from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.measures import Measures
 from autodist.placement.shapes import Sizes
 from autodist.placement.subscripts import subscript
 from autodist.program import VIEWS, Operation, Value, held
+
+REPLACED = "samples are replaced by what is not theirs"
 
 
 class InPlace(Measures):
@@ -25,7 +28,7 @@ class InPlace(Measures):
         if isinstance(old, Shard):
             part, _ = subscript(old, sizes, key, self._operand, self._found.size)
             fits = not isinstance(part, PerRank) and isinstance(new, (Shard, Replicate, Each))
-            return (old if fits else PerRank("setitem", "samples are replaced by what is not theirs")), sizes
+            return (old if fits else PerRank("setitem", REPLACED)), sizes
         if new == Replicate() and arguments.is_whole(key):
             return (old if arguments.is_zero(value) and isinstance(old, Partial) else new), sizes
         if self._adds_to_itself(value, base):
@@ -76,8 +79,10 @@ class InPlace(Measures):
         """Whether numbers are put among a rank's own samples, by their places there, which a tensor of its own tells:
         `zeros.index_add(0, graph_of_node, nodes)`"""
         axis, places = operation.argument("dim", 1), operation.argument("index", 2)
-        own = [self._operand(each) for each in (operation.inputs[0], places or Value())]
-        return axis is not None and axis.constant == 0 and all(isinstance(p, Shard) and not p.axis for p in own)
+        base, at = (self._operand(each) for each in (operation.inputs[0], places or Value()))
+        found = isinstance(at, PerRank) and bool(at.rows) and at.reason == BY_PLACE  # `mask.nonzero()`
+        among = isinstance(base, Shard) and not base.axis and (found or isinstance(at, Shard) and not at.axis)
+        return axis is not None and axis.constant == 0 and among
 
     def _adds_to_itself(self, value: Value, base: Value, above: frozenset[Operation] = frozenset()) -> bool:
         """Whether a value is what a tensor had in some place, and something more."""

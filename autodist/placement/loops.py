@@ -57,10 +57,10 @@ class Loops(Reading):
             return PerRank(operation.name, LAST)
         adds = isinstance(placement, Partial) and operation in self._cyclic and self._goes_over_samples(operation)
         numbers = decided(self._program).get(operation, ()) if isinstance(placement, Each) or adds else ()
-        if any(map(self._carries_samples, (each for each in numbers if isinstance(each, Region)))):
-            return PerRank(operation.name, DECIDED_BEFORE)
-        counting = (each for each in numbers if isinstance(each, Operation))
-        return PerRank(operation.name, DECIDED) if any(map(self._counts_own, counting)) else placement
+        if any(self._counts_own(each) for each in numbers if isinstance(each, Operation)):
+            return PerRank(operation.name, DECIDED)
+        before = any(self._carries_samples(each) for each in numbers if isinstance(each, Region))
+        return PerRank(operation.name, DECIDED_BEFORE) if before else placement
 
     @cached_property
     def _given_before(self) -> frozenset[Operation]:
@@ -180,9 +180,10 @@ class Loops(Reading):
             if known.cls in NUMBERING and len(loops) == 1 and PIECES not in loops:
                 if all(each.name == "range.index" for each in numbers):
                     last = any(is_behind(operation, each) for each in numbers)  # it counts the rounds
-                    return PerRank(
-                        "range.index" if last else known.name, AGAIN, rows="" if value.operations else loops.pop()
-                    )
+                    if value.operations:
+                        return PerRank("range.index" if last else known.name, AGAIN)
+                    by_others = any(map(self._is_lost, self._tests_of(value)))
+                    return PerRank(known.name, AGAIN, rows="" if by_others else self._picked(value) or loops.pop())
         return None
 
     def _beside(

@@ -127,7 +127,8 @@ class Propagation(Opaque):
         placement, sizes = self._measured(operation, placement) or (placement, sizes)
         if operation not in self._plan.placed:
             return self._in_its_round(operation, placement), sizes
-        return self._plan.placed[operation], (None, *sizes[1:]) if sizes else None
+        as_it_was = isinstance(placement, Partial)  # a mean that keeps its axis has one row, of all ranks as well
+        return self._plan.placed[operation], sizes if as_it_was else (None, *sizes[1:]) if sizes else None
 
     def _result(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         if operation.name in SOURCES:
@@ -531,6 +532,11 @@ class Propagation(Opaque):
         self, operation: Operation, known: operations.Operation, given: Sequence[Value]
     ) -> tuple[Placement | None, Sizes] | None:
         """What is computed of the samples that loops have come to: of their lengths, their numbers, or of pairs."""
+        if known.cls == "fill" and any(each.kind == "collate" for each in operation.region.around()):
+            told = arguments.sizes_of(operation, known)
+            rows = [(at, counted(self._operand(each))) for at, each in enumerate(told)]
+            if len(found := [Shard(at, rows=each) for at, each in rows if each]) == 1:
+                return found[0], (None,) * len(told)  # however long that makes each of them
         if known.cls == "fill" and (filling := [lying for each in given if (lying := self._filling(each))]):
             return filling[0], (None,) * len(given)
         if (own := self._numbers_of_own(operation, known, given)) is not None:

@@ -39,6 +39,8 @@ PACKING = ("pack_padded_sequence", "pack_sequence")
 """Names of what lays the words of all samples behind each other."""
 
 
+ORDERED = "what is where in it, all samples together tell"
+BY_OTHERS = "what it holds of a sample goes by the others of the batch"
 MEASURING = frozenset("fill random arange view expand repeat unflatten per_sample index".split())
 """Classes of operations that take numbers for sizes and places."""
 
@@ -88,15 +90,27 @@ class Reading:
         """How a value lies, or what is in it."""
         if any(isinstance(self._found.joint(keys.operations), (Each, PerRank)) for keys in arguments.keys(value)):
             return PerRank("builtins.dict", "its keys are each rank's own")
+        if value.things and value.operations and self._is_one_for_each(value):
+            return self._found.value(value)
         found = self._found.joint(held(value))
         if (lost := self._lost_in_list(value, found)) is not None:
             return lost
+        if value.things and not value.operations and any(map(self._is_lost, self._tests_of(value))):
+            return PerRank("list", BY_OTHERS)
         if any(getattr(each, "kind", "") == "set" for each in value.things) and isinstance(found, (Each, Shard)):
             return PerRank("builtins.set", "which of its elements are alike, all samples together tell")
         picked = self._picked(value) if value.things and not value.operations else ""
         if picked and found is None or isinstance(found, Each) and value.things and not value.operations:
             return Shard(self._samples_deep(value), rows=self._rows_in(value))  # a list with one for each sample
+        if found == Replicate() and value.things and not value.operations and self._is_filled_by_each(value):
+            return Shard(0)  # of what each of them is given, `[torch.randperm(9) for _ in x]`
         return found
+
+    def _is_filled_by_each(self, value: Value) -> bool:
+        """Whether a list is given something in each round of a loop over a rank's samples, and in no other loop."""
+        lists = [each for each in value.things if isinstance(each, Sequence)]
+        loops = [self._filled_in(each) for each in lists if each.parts is None]
+        return len(loops) == len(value.things) and all(len(e) == 1 and self._comes_to_each(e[0]) for e in loops)
 
     def _samples_deep(self, value: Value) -> int:
         """In which lists of lists there is one for each sample: those inside, in `[[s[t] for s in batch] for t in
@@ -127,7 +141,7 @@ class Reading:
         tests = [each for thing in value.things for each in getattr(thing, "picked", Value()).things]
         ordered = [each.name for each in tests if isinstance(each, External)]
         if ordered and isinstance(found, Each):
-            return PerRank(min(ordered), "what is where in it, all samples together tell")
+            return PerRank(min(ordered), ORDERED)
         places = {op for keys in arguments.places(value) for op in keys.operations}
         if not any(isinstance(self._found.of.get(each), (Each, Shard, PerRank)) for each in places):
             return None
@@ -151,9 +165,17 @@ class Reading:
 
     def _picked(self, value: Value) -> str:
         """By what a list has been given some of a rank's samples, and not others; empty if it has all of them."""
-        tests = {op for thing in value.things for op in getattr(thing, "picked", Value()).operations}
+        tests = self._tests_of(value)
         apart = (each for each in tests if not isinstance(self._found.of.get(each, Replicate()), Replicate))
         return ",".join(sorted(f"%{each.number}" for each in apart))
+
+    @staticmethod
+    def _tests_of(value: Value) -> set[Operation]:
+        """What decides over what a list has been given."""
+        return {op for thing in value.things for op in getattr(thing, "picked", Value()).operations}
+
+    def _is_lost(self, operation: Operation) -> bool:
+        return isinstance(self._found.of.get(operation), PerRank)
 
     def _rows_in(self, value: Value) -> str:
         """What counts the elements of a list that has one for each of a rank's samples."""
@@ -207,7 +229,8 @@ class Reading:
         several = held(Value(things=loop.subject.things))  # of a loader, or of several side by side
         batches = any(each.name in LOADED or each in self._plan.placed for each in several)
         batches = batches or any(each.name == FIELDS for each in loop.subject.operations)
-        return not (tuples or batches) and over.axis == 0
+        listed = arguments.parts(loop.subject) is not None  # `[out, out.flip(1)]`
+        return not (tuples or batches or listed) and over.axis == 0
 
     def _piece(self, over: Value) -> Shard | None:
         """One of the pieces that a loop takes a rank's samples in: as many pieces as in one process, `x.chunk(4)`, or
@@ -386,7 +409,12 @@ class Reading:
 
     def _has_each(self, value: Value) -> bool:
         """Whether a list has an entry for each of a rank's samples, and is not made for one of them: `[row, zeros]`"""
-        if not isinstance(self._found.joint(held(value)), Each):
+        if value.things and value.operations and self._is_one_for_each(value):
+            return True
+        inside = self._found.joint(held(value))
+        if inside == Replicate() and value.things and not value.operations:
+            return self._is_filled_by_each(value)
+        if not isinstance(inside, Each):
             return False
         lists = [each for each in value.things if isinstance(each, Sequence)]
         filled = any(self._comes_to_each(loop) for each in lists for loop in self._filled_in(each))

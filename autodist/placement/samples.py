@@ -13,6 +13,9 @@ OF_TIME = "it takes the axis of the samples for time"
 BESIDE = "some operands have the samples of a rank, and others have not"
 
 
+NORMALISED = "it normalises by the mean and variance of each rank's samples"
+
+
 def _shards(call: Call, count: int) -> Placement:
     """The common placement of the first operands, of which the others are weights."""
     placements = {each.placement for each in call.operands[:count]}
@@ -55,7 +58,7 @@ def batch_statistic(call: Call) -> Placement:
     if isinstance(found, Shard) and found.axis == 1:
         return call.apart("it has a mean and variance for each of that axis")
     if isinstance(found, Shard) and call.training:
-        return call.apart("it normalises by the mean and variance of each rank's samples")
+        return call.apart(NORMALISED)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from autodist.placement.along import BY_NUMBER, BY_PLACE, OF_PART, SAMPLES_BESIDE
+from autodist.placement.along import BY_NUMBER, BY_PLACE, OF_PART, PLACES_LEFT_OUT, SAMPLES_BESIDE
 from autodist.placement.arguments import is_whole, keys_of
 from autodist.placement.lattice import PAIRS, PIECES, Each, Partial, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.shapes import Sizes
@@ -13,6 +13,8 @@ from autodist.placement.sizes import AGAIN
 from autodist.program import EMPTY, Operation, Value, closure, held
 
 WHOLE = (None, None, None)
+MOVING = frozenset(f"operator.{each}" for each in ("add", "sub", "mod", "xor"))
+"""The names of what makes the number of another sample of that of one."""
 
 
 def subscript(
@@ -79,9 +81,19 @@ def subscript(
             continue
         if axis == sharded and isinstance(chosen, Shard) and numbers(each):  # `out[labels]`
             return PerRank("getitem", BY_NUMBER), None
+        if axis == sharded and any(op.name == "list.repeat" for op in each.operations):  # `x[[1, 0] * n]`
+            return PerRank("getitem", BY_NUMBER), None
         if axis == sharded and (isinstance(chosen, Shard) or places) and isinstance(placement, Shard):
             anew = isinstance(chosen, PerRank) and chosen.rows == placement.rows  # `x[torch.randperm(len(x))]`
+            if anew and not placement.in_parts and any(op.name in MOVING for op in each.operations):
+                return PerRank("getitem", BY_NUMBER), None  # `x[(torch.arange(n) + 1) % n]`
             placement = placement if anew else replace(placement, rows=_named(each))
+        if axis == sharded and each.things and not each.operations and isinstance(placement, Shard):
+            listed = lies(each)  # `x[found]`, of numbers that a condition has put into a list
+            if isinstance(listed, PerRank) and not listed.rows:
+                return replace(listed, operation="getitem"), None
+            if isinstance(listed, Shard) and listed.rows.startswith("%"):
+                placement = replace(placement, rows=listed.rows)
         kept, wrong = (
             (True, None)
             if places and axis == sharded
@@ -99,8 +111,9 @@ def subscript(
             result.append(size_of if size_of == 1 and not each.things or is_whole(each) else None)
         axis += 1
     found = (*result, *sizes[axis:]) if sizes is not None else None
-    if isinstance(placement, PerRank) and placement.reason == AGAIN and not is_whole(keys[0]):  # `randperm(n)[:4]`
-        return replace(placement, rows=""), found
+    if isinstance(placement, PerRank) and placement.rows and not is_whole(keys[0]):  # `randperm(n)[:4]`
+        again = placement.reason == AGAIN
+        return (replace(placement, rows="") if again else PerRank("getitem", PLACES_LEFT_OUT)), found
     if not isinstance(placement, Shard):
         return placement, found
     if placement.axis >= axis:

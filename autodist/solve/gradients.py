@@ -195,8 +195,9 @@ class Gradients:
             op
             for each in self._firsts(lost)
             if isinstance(self._lies(each), PerRank) and len(each.inputs) == 2
-            for op in each.inputs[1].operations
-            if counts_samples(self._lies(op)) and self._losses.placements.value(each.inputs[0]) == Replicate()
+            for one, other in (each.inputs, each.inputs[::-1])
+            for op in other.operations
+            if counts_samples(self._lies(op)) and self._is_told_beside(one, each)
         }
         self._losses.replan(self._losses.plan, dict.fromkeys(found, Replicate()))
         return bool(found)
@@ -214,6 +215,13 @@ class Gradients:
     def _lays_out(operation: Operation) -> bool:
         known = operations.load().find(operation.name)
         return operation.name in PLACING or known is not None and known.cls in LAYING_OUT
+
+    def _is_told_beside(self, value: Value, operation: Operation) -> bool:
+        """Whether a number of samples beside a value is one by which it is multiplied, or divided if all ranks have
+        it."""
+        known, lying = operations.load().find(operation.name), self._losses.placements.value(value)
+        multiplied = known is not None and known.cls == "multiply" and lying == Shard(0)
+        return multiplied or lying == Replicate() and value is operation.inputs[0]
 
     def _take(self, mends: Collection[Mend]) -> None:
         """Take means for weighed, and sums for joined."""

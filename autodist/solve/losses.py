@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from autodist import operations
 from autodist.catalog import Catalog
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard, products
-from autodist.placement.along import BY_NUMBER, BY_PLACE, NO_SUM, OF_ALL, OF_PART
+from autodist.placement.along import BY_NUMBER, BY_PLACE, NO_SUM, OF_ALL, OF_PART, PLACES_LEFT_OUT
 from autodist.placement.arguments import LEAVING_OUT, SHAPES, call, is_set, option
-from autodist.placement.by_number import AS_MANY, MIXED, NONLINEAR, OWN_NUMBER, PAIRED, PRODUCT
+from autodist.placement.by_number import ADDED, AS_MANY, MIXED, NONLINEAR, OWN_NUMBER, PAIRED, PRODUCT
 from autodist.placement.call import ROWS
 from autodist.placement.decided import DECIDED, DECIDED_BEFORE
-from autodist.placement.lattice import PIECES, counted, is_linear
+from autodist.placement.in_place import REPLACED
+from autodist.placement.lattice import PIECES, counted
 from autodist.placement.layout import GROUPED, OF_WHOLE
 from autodist.placement.loops import BESIDE_GATHERED, CARRIED, LAST
 from autodist.placement.measures import MAY_GROUP, MAY_LACK_AXIS
-from autodist.placement.opaque import NOT_KNOWN
+from autodist.placement.opaque import NODES, NOT_KNOWN, OWN
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
-from autodist.placement.samples import COUNTING, OF_TIME
+from autodist.placement.reading import BY_OTHERS, ORDERED
+from autodist.placement.samples import COUNTING, NORMALISED, OF_TIME
 from autodist.placement.sizes import AGAIN, OF_ALL_NUMBERS
 from autodist.placement.transfer import OF_OTHERS
-from autodist.program import SAMPLE, Operation, Program, Region, closure, held, joined
+from autodist.program import EMPTY, SAMPLE, Operation, Program, Region, Value, closure, held, joined
+from autodist.solve.facts import is_number_of_samples, is_weighted
 from autodist.solve.sizes import as_slice, first_key, first_slice
-from autodist.solve.steps import given, is_constant, steps_of
-from autodist.source import Source, walk
+from autodist.solve.steps import given, steps_of
+from autodist.source import Source, shortened, walk
 
+COUNTED = re.compile(r"([a-z ]*)%(\d+)")
+"""What counts rows: an operation by its number, and pieces or words of it."""
 ROUNDS = 6
 """`recognition + divergence + penalty` adds one after the other."""
 BEHIND = "it is of the samples that a loop elsewhere has taken one by one"
@@ -44,10 +51,14 @@ GROUPING = UNSURE | {GROUPED, OF_WHOLE}
 BY_ROUND = frozenset([AGAIN, DECIDED, CARRIED, DECIDED_BEFORE, LAST])
 """Why it matters in which round a loop over samples comes to each."""
 CERTAIN = MEETING | UNSURE | BY_ROUND | {OF_TIME, OF_WHOLE, BY_NUMBER, AS_MANY, NO_SUM, OF_ALL_NUMBERS, BESIDE_GATHERED}
+CERTAIN |= {NORMALISED, REPLACED, PLACES_LEFT_OUT, BY_OTHERS, ORDERED}
 """Why losses get lost that is sure to make them others, or so near to it that it has to be said."""
-OF_PARTS = frozenset([NONLINEAR, MIXED, OWN_NUMBER, PRODUCT, OF_PART])
+OF_PARTS = frozenset([NONLINEAR, MIXED, ADDED, OWN_NUMBER, PRODUCT, OF_PART])
 """Why what is computed of sums and means over a rank's samples says nothing of those of all ranks."""
 ORDERING = frozenset("argsort sort".split())
+MOVING = frozenset("flip flipud fliplr roll topk".split())
+"""The names of what puts each sample in the place of another, or takes some by what they are."""
+OF_EACH = "it has a number for each of a rank's samples"
 FIRST = "it takes those first in an order that each rank has of its own samples"
 MEAN, SUM, SAME = Partial("mean", ROWS), Partial("sum"), Replicate()
 
@@ -121,72 +132,147 @@ class Losses:
         return {each for each in self.ends if isinstance(self.placements.of.get(each), PerRank)}
 
     def _above(self, lost: Iterable[Operation]) -> list[Operation]:
-        """What made losses different on each rank: of what lies in simple ways itself, and of sizes."""
+        """What made losses different on each rank: of what lies in simple ways itself, of sizes, and of what it has
+        made itself in an earlier round: `loss = 0.9 * loss + term`."""
 
         def is_lost(op: Operation) -> bool:
-            return isinstance(self.placements.of.get(op), PerRank) and op.name not in SHAPES
+            lying = self.placements.of.get(op)
+            found = isinstance(lying, PerRank) and lying.rows and lying.reason == BY_PLACE  # which takes what all have
+            return isinstance(lying, PerRank) and not found and op.name not in SHAPES
 
         found = closure(lost, lambda op: filter(is_lost, given(op)))
-        first = [op for op in found if not any(map(is_lost, given(op) - {op}))]
-        return sorted({*first}, key=lambda op: op.number)
+        first = [op for op in found if self._begins_in(op, set(filter(is_lost, given(op))) - {op})]
+        return sorted(first, key=lambda op: op.number)
 
-    def _carried_above(self, lost: Iterable[Operation]) -> list[Operation]:
-        """What made losses different on each rank by what earlier rounds left, where it goes round with what is lost by
-        it: `loss = 0.9 * loss + term`"""
-        above = sorted(closure(lost, lambda op: filter(self._is_lost, given(op))), key=lambda op: op.number)
-        return [each for each in above if self.placements.of[each] == PerRank(each.name, CARRIED)]
+    def _begins_in(self, operation: Operation, before: set[Operation]) -> bool:
+        """Whether an operation is the first that is different on each rank, of those ``before`` it."""
+        return not before or before <= self._cycles.get(operation, frozenset()) and self._reason_of(operation) != ""
+
+    @cached_property
+    def _cycles(self) -> dict[Operation, frozenset[Operation]]:
+        return {each: cycle for cycle in self._program.cycles for each in cycle}
+
+    def _reason_of(self, operation: Operation) -> str:
+        """Why an operation makes what is different on each rank, if it is not given that."""
+        lying = self.placements.of[operation]
+        own = isinstance(lying, PerRank) and lying.operation.rpartition(".")[2] == operation.name.rpartition(".")[2]
+        return lying.reason if own and isinstance(lying, PerRank) else ""
 
     def _is_unknown(self, operation: Operation) -> bool:
         lying = self.placements.of.get(operation)
         return isinstance(lying, PerRank) and lying.reason == NOT_KNOWN and lying.operation == operation.name
 
-    def is_of_each_sample(self, node: ast.AST) -> bool:
-        """Whether an expression is one sample of a loop, or has a row for each of a rank's samples, of that sample
-        alone, and nothing is assumed for it."""
-        made = self._program.at(node).operations
-        apart = all(isinstance(self.placements.of.get(each), Shard) for each in made)
-        return bool(made) and apart and not self.assumed or self.is_of_one_sample(node)
-
-    def is_of_one_sample(self, node: ast.AST) -> bool:
-        """Whether an expression is computed of one sample that a loop takes, and of nothing else: `row.flip(0)`"""
-        made = self._program.at(node).operations
-        read = [each for op in made for each in (op, *given(op)) if not is_constant(each)]
-        return bool(read) and all(isinstance(self.placements.of.get(each), Each) for each in read)
-
-    def weighted(self) -> Iterator[tuple[Source, ast.AST, str]]:
-        """The means that are weighted by what a rank's own labels weigh or leave out, by the option that does it."""
-        table, seen = operations.load(), set[ast.AST]()
-        above = closure(self.ends, given)
-        for each in sorted(above, key=lambda op: op.number):
-            lying, known = self.placements.of.get(each), table.find(each.name)
-            counts = isinstance(lying, Partial) and lying.reduce == "mean" and lying.weight.startswith(COUNTING)
-            if known is None or not counts or "weight" not in known.parameters or each.node in seen:
-                continue
-            told = [name for name in LEAVING_OUT if is_set(option(each, known, name))]
-            if each in self.steps.differentiated:
-                seen.add(each.node)
-                yield each.source, each.node, next(iter(told), "ignore_index")
-
-    def lost_at(self, lost: Collection[Operation] | None = None) -> Iterator[tuple[Operation, str]]:
-        """What losses got lost at for certain, all of them or some, and why: samples that others pick by number, and
-        sums and means over a rank's samples that something else is computed with than what adds up."""
-        lost = self._lost() if lost is None else lost
-        for each in self._above(lost) or self._carried_above(lost):
+    def weighted(self) -> Iterator[tuple[Operation, str]]:
+        """The losses that are means over numbers of which ranks have more or fewer, and over what."""
+        ends = sorted(self.ends, key=lambda op: op.number)
+        for each in dict.fromkeys(op for end in ends for op in self._begins(end)):
             lying = self.placements.of[each]
-            here = isinstance(lying, PerRank) and lying.operation.rpartition(".")[2] == each.name.rpartition(".")[2]
-            reason = lying.reason if here and isinstance(lying, PerRank) else ""
-            if self.tells_all or self._is_sure(each, reason):
+            if isinstance(lying, Partial) and not lying.weight.startswith(OWN):  # which models tell of
+                yield each, self._counted_by(each, lying.weight)
+
+    def _begins(self, end: Operation) -> list[Operation]:
+        """Where the mean is taken that a loss is, if it is weighted."""
+        of = self.placements.of
+
+        def is_weighted_mean(op: Operation) -> bool:
+            return is_weighted(of.get(op, SAME))
+
+        found = closure(filter(is_weighted_mean, [end]), lambda op: filter(is_weighted_mean, given(op)))
+        return sorted((e for e in found if not any(map(is_weighted_mean, given(e) - {e}))), key=lambda op: op.number)
+
+    def _counted_by(self, mean: Operation, weight: str) -> str:
+        """What a rank's own number of counts, in words."""
+        known = operations.load().find(mean.name)
+        told = [name for name in LEAVING_OUT if known is not None and is_set(option(mean, known, name))]
+        if weight.startswith(COUNTING) and known is not None:
+            return f"weighted by {next(iter(told), 'ignore_index')}"
+        if weight == NODES:
+            return "over the nodes of graphs"
+        joins = {int(number): bool(kind) for kind, number in COUNTED.findall(weight)}
+        made = next((op for op in self._program.operations if op.number in joins), None)
+        if made is None:
+            return "over what each rank counts of its own"
+        code = shortened(made.source.code(made.node)) if isinstance(made.node, ast.expr) else made.name
+        return f"over what {code} joins" if joins[made.number] else f"over the samples that {code} leaves"
+
+    def counted_at(self) -> Iterator[tuple[Operation, ast.expr]]:
+        """Where losses got lost by numbers of what ranks have more or less of, and these numbers: `max(found.numel(),
+        1)`"""
+        for each, reason in self.lost_at(certain=False):
+            for op in given(each) if reason.endswith(NONLINEAR) else ():
+                known = operations.load().find(op.name)
+                uneven = self._is_part(op) and not is_number_of_samples(self.placements.of[op])
+                if known is not None and known.cls == "length" and uneven and isinstance(op.node, ast.expr):
+                    yield each, op.node
+
+    def decided_at(self) -> Iterator[tuple[Operation, ast.expr]]:
+        """What losses are computed of in one way or another by sums, means and extremes of a rank's own samples, and
+        the tests of that."""
+        for each in sorted(self.steps.differentiated, key=lambda op: op.number):
+            if any(region.kind in ("read", "collate", "worker") for region in each.region.around()):
+                continue  # what loads samples is told of for what it makes
+            tests = (test for test in each.source.conditions(each.node) if self._goes_by_parts(self._program.at(test)))
+            yield from ((each, test) for test in tests if not isinstance(each.source.parents.get(test), ast.While))
+
+    def _goes_by_parts(self, test: Value) -> bool:
+        """Whether a test is computed from a sum, a mean or an extreme of a rank's samples, and not only of how many
+        there are."""
+        lost = closure(filter(self._is_lost, test.operations), lambda op: filter(self._is_lost, given(op)))
+        parts = {*test.operations, *(part for op in lost for part in given(op))}
+        return any(map(self._is_part, parts)) and not self._counts(test)
+
+    def empty_at(self) -> Iterator[Operation]:
+        """The sums of lists through which alone gradients flow to a loss, and which hold some of a rank's samples: of
+        none they are a number."""
+        learnt = self.steps.differentiated
+        for end in sorted(self.ends, key=lambda op: op.number):
+            sums = {op for op in closure([end], given) & learnt if op.name == "builtins.sum" and self._adds_some(op)}
+            beside = closure({end} - sums, lambda op: (given(op) & learnt) - sums) if sums else {end}  # noqa: B023
+            if sums and all(given(op) & learnt for op in beside):
+                yield min(sums, key=lambda op: op.number)
+
+    def _adds_some(self, operation: Operation) -> bool:
+        """Whether it adds up a list that has been given some of a rank's samples, and not others."""
+        tests = (getattr(thing, "picked", EMPTY) for value in operation.inputs[:1] for thing in value.things)
+        return any(self.placements.of.get(op, SAME) != SAME for test in tests for op in test.operations)
+
+    def lost_at(
+        self, lost: Collection[Operation] | None = None, certain: bool = True
+    ) -> Iterator[tuple[Operation, str]]:
+        """What losses got lost at, all of them or some, for ``certain`` or for all that is known, and why: samples that
+        others pick by number, and sums and means over a rank's samples that something else is computed with than what
+        adds up."""
+        lost = self._lost() if lost is None else lost
+        for each in self._above(lost):
+            lying, reason = self.placements.of[each], self._reason_of(each)
+            if self.tells_all or not certain or self._is_sure(each, reason):
                 yield each, getattr(lying, "reason", "")
             elif each.name.rpartition(".")[2] in ORDERING and reason == OF_ALL:
+                if self._goes_on_in_order(each):
+                    yield each, reason
                 yield from ((cut, FIRST) for cut in self._cuts_of(each))
+
+    def _goes_on_in_order(self, order: Operation) -> bool:
+        """Whether something is computed of the samples in their order that is no sum, mean or extreme of them all:
+        `x.sort(0)[0] - y`"""
+        if not order.name.endswith(".sort"):
+            return False
+        first = [op for op in self._program.users[order] if op.name == "getitem" and op.inputs[1].constant == 0]
+        users = {user for each in first for user in self._program.users[each]} & self.steps.reaching
+        known = (operations.load().find(user.name) for user in users)
+        return any(each is None or each.cls not in ("reduction", "length", "fact") for each in known)
 
     def _is_sure(self, operation: Operation, reason: str) -> bool:
         """Whether it is for that reason that a loss is another one than that of one process."""
         if reason == OF_ALL:
             return self._is_known_to_mix(operation)
         if reason == BY_PLACE:
+            if operation.name == "builtins.slice":
+                users = (user for user in self._program.users[operation] if first_slice(user) is operation)
+                return any(isinstance(self.placements.value(user.inputs[0]), Shard) for user in users)
             if isinstance(operation.node, ast.Subscript):
                 told = not self._program.at(operation.node.value).things
+                told = told and not any(op.name in SHAPES for value in operation.inputs[:1] for op in value.operations)
             else:
                 told = operation.name != "getitem" or first_slice(operation) is not None  # `out, loss = model(x, y)`
             made = [each for value in operation.inputs[:1] for each in value.operations]
@@ -197,33 +283,72 @@ class Losses:
         if reason == AGAIN and operation.name.endswith("randperm"):
             return False  # which samples it takes is drawn
         parts = [each for each in given(operation) if self._is_part(each)]
+        reason = NONLINEAR if reason.endswith(NONLINEAR) else reason
+        if reason == PRODUCT and any(is_weighted(self.placements.of[each]) for each in parts):
+            return False  # a mean is weighed by hand
         if reason == OF_OTHERS:  # `count += 1` of the samples before it
             return any(each in self._program.cyclic and each.region.loops & operation.region.loops for each in parts)
-        return reason in CERTAIN or reason in OF_PARTS and bool(parts)
+        return reason in CERTAIN or reason in OF_PARTS and bool(parts or operation in self._cycles)
 
     def _takes_told_places(self, operation: Operation) -> bool:
         """Whether it takes the same samples of a rank whenever it takes some of them: `x[0]`, `x[2:4]`, `x[places]`"""
         if operation.name.endswith(".unbind"):
             users = self._program.users[operation]
             return bool(users) and all(each.name == "getitem" and self._takes_told_places(each) for each in users)
+        bounds = self._bounds_of(operation)
+        made = (op for each in bounds for op in held(each))
+        told = closure(made, lambda op: () if self._tells_size(op) else given(op))
+        lying = [self.placements.value(each) for each in bounds]
+        alike = all(each in (None, Replicate()) or counted(each) for each in lying) or all(map(self._counts, bounds))
+        rounds = frozenset[Region]().union(*(op.region.loops for op in held(operation.inputs[0])))
+        steady = all(op.region.loops <= rounds and not op.name.startswith(DRAWING) for op in told)
+        counters = told & self._cycles.keys()
+        steady = steady or any(self._goes_through(loop) for op in counters for loop in op.region.loops)
+        numbers = all(kind in (int, type(None)) for each in bounds for kind, _ in each.constants)
+        told_so = (each for each in bounds if each.operations or each.constant is not None)
+        written = [e for e in told_so if not (e.operations and self._counts(e) or self._is_of_shape(e))]
+        cuts = [each for each in map(as_slice, filter(None, [first_key(operation)])) if each is not None and written]
+        counting = closure((op for each in written for op in held(each)), given) | set(cuts)
+        counting = {op for op in counting if not op.name.endswith("arange") or len(op.inputs) < 3}
+        of_batch = any(self.plan.counts(op, [each]) is not None for op in counting for each in op.inputs)
+        return any(map(bool, bounds)) and alike and steady and numbers and not of_batch  # `out[torch.arange(size), y]`
+
+    def _tells_size(self, operation: Operation) -> bool:
+        return operation.name in SHAPES or bool(counted(self.placements.of.get(operation)))
+
+    @staticmethod
+    def _bounds_of(operation: Operation) -> Sequence[Value]:
+        """What tells the places along the first axis that an operation takes."""
+        if operation.name.endswith((".narrow", ".select")):
+            return operation.inputs[2:]
         selects = operation.name.endswith(".index_select")
         first = operation.argument("index", 2) if selects else first_key(operation)
         cut = as_slice(first) if first is not None else None
-        bounds = cut.inputs if cut is not None else [first] if first is not None else []
-        told = closure((op for each in bounds for op in held(each)), given)
-        alike = all(self.placements.value(each) in (None, Replicate()) for each in bounds)
-        rounds = frozenset[Region]().union(*(op.region.loops for op in held(operation.inputs[0])))
-        steady = all(op.region.loops <= rounds and not op.name.startswith(DRAWING) for op in told)
-        numbers = all(kind in (int, type(None)) for each in bounds for kind, _ in each.constants)
-        counting = (op for op in (*told, *filter(None, [cut])) if not op.name.endswith("arange") or len(op.inputs) < 3)
-        of_batch = any(self.plan.counts(op, [each]) is not None for op in counting for each in op.inputs)
-        return any(map(bool, bounds)) and alike and steady and numbers and not of_batch  # `out[torch.arange(size), y]`
+        return cut.inputs if cut is not None else [first] if first is not None else []
+
+    def _counts(self, bound: Value) -> bool:
+        """Whether it is computed of how many samples there are, and of nothing else of theirs: `min(4, len(x))`"""
+        above = closure(bound.operations, lambda op: () if counted(self.placements.of.get(op)) else given(op))
+        numbers = ("operator.", "builtins.min", "builtins.max", "builtins.int", "math.")
+        return all(counted(self.placements.of.get(op)) or op.name.startswith(numbers) for op in above)
+
+    def _is_of_shape(self, bound: Value) -> bool:
+        """`out.shape[1]`"""
+        return bool(bound.operations) and all(
+            op.name == "getitem" and any(each.name in SHAPES for each in given(op)) for op in bound.operations
+        )
+
+    def _goes_through(self, loop: Region) -> bool:
+        """Whether a loop goes on until it has gone through a rank's samples: `while i < len(x)`"""
+        test = self._program.at(loop.node.test).operations if isinstance(loop.node, ast.While) else ()
+        return any(counted(self.placements.value(each)) for op in test for each in op.inputs)
 
     def _is_known_to_mix(self, operation: Operation) -> bool:
         """Whether it is told that it computes each sample from all: others work along another axis, for all that is
         known of that, or put samples in other places."""
         known = operations.load().find(operation.name)
-        if known is None or known.cls not in ("scan", "per_sample", "decomposition"):
+        moves = known is not None and known.short in MOVING
+        if known is None or not moves and known.cls not in ("scan", "per_sample", "decomposition"):
             return False
         first, told = self.placements.value(operation.inputs[0]) if operation.inputs else None, call(operation, known)
         if known.cls == "per_sample" and told.mixed is None and (known.short == "pad" or not getattr(first, "axis", 0)):
@@ -234,15 +359,15 @@ class Losses:
         """Whether the loss of a backward pass got lost for certain where one of some nodes is."""
         return any(each.node in nodes for each, _ in self.lost_at(self._lost_of(backward)))
 
-    def tells_why(self, backward: ast.AST) -> bool:
-        """Whether it is told what the loss of a backward pass got lost at."""
-        return any(self.lost_at(self._lost_of(backward)))
-
-    def adds_rounds(self, backward: ast.AST) -> bool:
-        """Whether a loss is the mean of what rounds over samples have added up, for which nothing is assumed."""
-        lying, above = self.of(backward), closure(self._ends_of(backward), given)
-        by_one = any(isinstance(self.placements.of.get(each), Each) for each in above)
-        return bool(lying) and all(each == MEAN for each in lying) and by_one and self.assumed.isdisjoint(above)
+    def doubted_at(self, backward: ast.AST) -> tuple[Operation, str] | None:
+        """Where the loss of a backward pass got lost for all that is known, if it is not told for certain."""
+        lost = self._lost_of(backward)
+        if any(self.lost_at(lost)):
+            return None
+        rows = [op for op in self._ends_of(backward) if isinstance(self.placements.of.get(op), Shard)]
+        taken = sorted(closure(rows, given) & self.assumed or {*rows}, key=lambda op: op.number)
+        each = next(((op, NOT_KNOWN if op in self.assumed else OF_EACH) for op in taken), None)
+        return next(self.lost_at(lost, certain=False), each)
 
     def _lost_of(self, backward: ast.AST) -> set[Operation]:
         return self._lost().intersection(self._ends_of(backward))
@@ -251,19 +376,12 @@ class Losses:
         """What a backward pass is begun with."""
         return {op for each in self.backward if each.node is backward for op in held(joined(each.inputs[:1]))}
 
-    def goes_by_numbers(self, node: ast.AST) -> bool:
-        """Whether it is for the numbers that ranks give their own samples that an expression is each rank's own."""
-        above = self._above(each for each in self._program.at(node).operations if self._is_lost(each))
-        reasons = {getattr(self.placements.of[each], "reason", "") for each in above}
-        return bool(reasons) and reasons <= BY_ROUND
-
-    def may_pair(self, node: ast.AST) -> bool:
-        """Whether what takes samples by places may pair them with others, and is not told of for their numbers."""
-        return not self.goes_by_numbers(node) and not self.is_of_one_sample(node)
-
     def met_at(self) -> Operation | None:
         """Where each sample of a batch meets the others for certain, so that a loss of some of them is another one."""
-        return next((each for each, reason in self.lost_at() if reason in MEETING), None)
+        meeting = (each for each, reason in self.lost_at() if reason in MEETING)
+        apart = MOVING | ORDERING
+        told = (each for each in meeting if each.name.rpartition(".")[2] not in apart)
+        return next((each for each in told if each in self.steps.differentiated), None)
 
     def _cuts_of(self, order: Operation) -> Iterator[Operation]:
         """What takes a number of samples by their places in an order that goes by what they are: `each[order][:8]`."""
@@ -282,8 +400,7 @@ class Losses:
 
     def _is_part(self, operation: Operation) -> bool:
         """Whether it is a sum or mean over a rank's samples, or a number of them."""
-        lying = self.placements.of.get(operation)
-        return isinstance(lying, Partial) and is_linear(lying)
+        return isinstance(self.placements.of.get(operation), Partial)
 
     # sums that are multiplied
 

@@ -3,6 +3,5 @@
 `operations.py` and `patterns.py` (einops) say what an operation makes of the axis that the ranks share out, and
 `axes.py` how many axes there are. Rows of tensors that hold all of the data are followed one operation after the other
 (`rowwise.py`, `torch_layers.py`, `shapes.py`), with what is known of these by name (`facts.py`, `calls.py`) and why
-rows may have been mixed (`mixing.py`). How many samples a `collate_fn` makes a batch of is told by `collation.py`, how
-they lie in it by the graph (`solve/layouts.py`); `picking.py` knows samples that a condition picks.
+rows may have been mixed (`mixing.py`); `picking.py` knows samples that a condition picks.
 """

@@ -16,7 +16,6 @@ WRITTEN = "writes rows into a tensor that has those of all ranks"
 ENVIRONMENT = "draws what happens next from the output of the model: an environment answers, not a data set"
 GRAPH = "is a matrix product over the rows, which mixes them"
 PAIRED = "broadcasts tensors of different shapes, which pairs every row with every other one"
-PARTNERS = "puts each row in the place of another one"
 STATISTIC = "puts a number that is computed from all rows beside each of them"
 CHOSEN = (
     "picks some of the rows by a condition or an index, more on one rank than on another: a mean over these is not the "

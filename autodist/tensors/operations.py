@@ -124,8 +124,6 @@ FOLLOWED = (
     )
 )
 """What is known of how it treats the samples of a batch: nothing is said of other functions of torch."""
-CENTRING = frozenset("cov corrcoef".split())
-"""What is computed of all rows and columns of the one matrix that it takes."""
 DECOMPOSING = TABLE.named("decomposition")
 # What finds some of the samples: how many, and which, says nothing in the order of the others.
 FINDING = frozenset("nonzero argwhere unique flatnonzero".split())
@@ -272,12 +270,6 @@ def moves_along(name: str) -> bool:
     """Whether a method or function relates the elements along an axis, or exchanges axes."""
     name = IN_PLACE.get(name, name)
     return name in RELATING or name in TURNING or name in ("unsqueeze", "flip", "roll")
-
-
-def pairs_rows(name: str, call: ast.Call, position: int, spread: Spread) -> bool:
-    """Whether each sample of the batch comes to stand in the place of another one: `x.flip(0)`, `x.roll(1, 0)`."""
-    turned = name == "flip" and axis(call, position) == 0 or name == "roll" and axis(call, position + 1) == 0
-    return spread is ROWS and (turned or name == "flipud")
 
 
 def _counted_from_first(name: str, call: ast.Call, position: int, axes: int | None) -> ast.Call:

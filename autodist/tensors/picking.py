@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from autodist.source import Source, first_index, last_name, walk
-from autodist.spread import LOCAL
+from autodist.source import last_name, walk
 from autodist.tensors.calls import number_of
-from autodist.values import Object, Picked, Piece, Trimmed, Turn, Value
+from autodist.values import Object, Value
 
 COMPARING = frozenset("ne eq lt le gt ge not_equal equal less greater less_equal greater_equal isclose isin".split())
 TESTING = frozenset("isnan isfinite isinf logical_and logical_or logical_xor logical_not bool bernoulli".split())
@@ -70,54 +69,10 @@ def is_condition(node: ast.expr, lately: Callable[[ast.expr], Value], depth: int
     return False
 
 
-def mines(node: ast.expr, lately: Callable[[ast.expr], Value]) -> bool:
-    """Whether an index is computed from what all the samples are, as the triplets of a metric loss: not a condition,
-    no order of them, and no field of the batch."""
-    calls = set(_calls(node, lately, 6))
-    return bool(calls - FORMS - CASTS) and calls.isdisjoint(ORDERING) and not is_condition(node, lately)
-
-
-def takes_first_found(node: ast.Subscript, base: Value, lately: Callable[[ast.expr], Value]) -> bool:
-    """Whether some are taken of the places at which a condition holds, as by an expert that has room for so many:
-    `chosen.nonzero()[:capacity]`. Which these are goes by all the samples before them."""
-    axis = first_index(node)
-    cuts = isinstance(axis, ast.Slice) and (axis.lower is not None or axis.upper is not None)
-    return cuts and base.spread is LOCAL and not PLACES.isdisjoint(_calls(node.value, lately, 6))
-
-
 def ranks(node: ast.expr, lately: Callable[[ast.expr], Value]) -> bool:
     """Whether an index is a part of an order of the samples by what they are: `losses.argsort()[:k]`."""
     calls = set(_calls(node, lately, 6))
     return "topk" in calls or not calls.isdisjoint(SORTING) and _is_part(node, lately, 6)
-
-
-def displaces(node: ast.expr, lately: Callable[[ast.expr], Value], depth: int = 6) -> bool:
-    """Whether an index names places in another order than theirs, which no chance decides: `[1, 0] * (n // 2)`,
-    `torch.arange(n - 1, -1, -1)`, `(torch.arange(n) + 1) % n`."""
-    if depth == 0:
-        return False
-
-    def inner(each: ast.expr) -> bool:
-        return displaces(each, lately, depth - 1)
-
-    if isinstance(node, ast.Name):
-        made = [each for _, each in lately(node).made if each is not node]
-        return bool(made) and all(inner(each) for each in made)
-    if isinstance(node, ast.BinOp):
-        sides = (node.left, node.right)
-        if isinstance(node.op, ast.Mult):
-            return any(isinstance(each, ast.List) and len(each.elts) > 1 for each in sides)
-        moved = isinstance(node.op, (ast.Add, ast.Sub, ast.Mod, ast.BitXor))
-        return moved and any(_counts(each, lately, depth) or inner(each) for each in sides)
-    if not isinstance(node, ast.Call):
-        return False
-    name = last_name(node.func)
-    given = [node.func.value, *node.args] if isinstance(node.func, ast.Attribute) else node.args
-    if name in ("flip", "roll", "flipud", "reversed"):
-        return any(_counts(each, lately, depth) for each in given)
-    if name in ("arange", "range"):
-        return len(node.args) > 2 and ast.unparse(node.args[2]).startswith("-")
-    return name in FORMS | {"tensor", "list", "LongTensor"} and any(inner(each) for each in given)
 
 
 def tells_places(index: ast.expr) -> bool:
@@ -168,64 +123,3 @@ def _calls(node: ast.expr, lately: Callable[[ast.expr], Value], depth: int) -> I
         if isinstance(each, (ast.Name, ast.Attribute)) and depth:
             for _, made in lately(each).made:
                 yield from _calls(made, lately, depth - 1)
-
-
-def pads_to_longest(node: ast.Call, lately: Callable[[ast.expr], Value]) -> bool:
-    """Whether a call fills samples up to the longest of those that it is given: `pad_sequence(rows)`,
-    `tokenizer(texts, padding=True)`."""
-    name = last_name(node.func)
-    if name in PADDING:
-        named = any(each.arg == PADDING[name] for each in node.keywords)
-        return (
-            not named
-            and not any(isinstance(each, (ast.Tuple, ast.List)) for each in node.args[1:])
-            and len(node.args) < 4
-        )
-    padding = next((lately(each.value).const for each in node.keywords if each.arg == "padding"), None)
-    return padding is True or padding == "longest"
-
-
-def is_padded(value: Value, by_loader: bool = True) -> bool:
-    """Whether it was filled up to the longest of a rank's samples, by a `collate_fn` or by the script itself."""
-    loaders = {each.node for each in value.origins if isinstance(each, Object)} if not by_loader else set()
-    return any(isinstance(each, Trimmed) and each.padded and each.node not in loaders for each in value.origins)
-
-
-def picks(value: Value) -> Picked | None:
-    """What picked some of a rank's samples for a value, if anything did."""
-    found = (each for each in value.origins if isinstance(each, Picked))
-    return min(found, key=lambda each: (each.node.lineno, each.node.col_offset), default=None)
-
-
-def is_piece(value: Value, one: bool = False) -> bool:
-    """Whether it is of what a sample has a number of its own of: all of that, or one."""
-    return any(isinstance(each, Piece) and each.one is one for each in value.origins)
-
-
-def one_of(value: Value) -> Value:
-    """One of what a value has several of, if a sample has a number of its own of them."""
-    return value.but(origins=value.without(Piece).origins | {Piece(one=True)}) if is_piece(value) else value
-
-
-def own_number(sample: Value) -> Value:
-    """How much a sample has, whatever the others of a batch have."""
-    return Value(origins=frozenset(each for each in sample.origins if isinstance(each, (Piece, Turn))))
-
-
-def joined(value: Value, node: ast.expr, source: Source) -> Value:
-    """What all samples together have several of, put together at ``node``."""
-    return value.but(origins=value.without(Piece).origins | {Picked(node, source, joined=True)})
-
-
-def takes_first(value: Value) -> bool:
-    """Whether it is of the first samples of a rank, `out[:8]`, or others by their place, which are not those of the
-    whole batch."""
-    picked = picks(value)
-    return picked is not None and picked.place
-
-
-def whole(value: Value) -> Value:
-    """A value for which it is of no matter any more how many samples there were, and how long they were cut or filled
-    up to be, a sum for instance. Which they were still is, where they are the first ones."""
-    gone = [o for o in value.origins if isinstance(o, Trimmed) or isinstance(o, Picked) and not o.place]
-    return value.but(origins=value.origins - frozenset(gone)) if gone else value

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence as Row
 
-from autodist.program import DRAWN, EMPTY, MANY, UNKNOWN, Value, constant, held, joined
+from autodist.program import DRAWN, EMPTY, MANY, UNKNOWN, Value, closure, constant, held, joined
 from autodist.project.chosen import among
+from autodist.source import last_name
 from autodist.trace.calls import Keywords
 from autodist.trace.names import thing
 from autodist.trace.objects import ALIASES, is_class_like
@@ -205,7 +206,8 @@ class Libraries(Processes):
             found = self.element(value, node, frame)
             if found.operation is not None and found.operation.name == "range.index":  # which counts these rounds
                 return self.record("range.index", node, frame, [*found.operation.inputs], found.operation.keywords)
-            if len(found.constants) > 1 and all(kind in (int, float) for kind, _ in found.constants):
+            several = len(found.constants) > 1 and all(kind in (int, float) for kind, _ in found.constants)
+            if several or not value.operations and _are_counted_up(found):
                 return found | self.record("iterate", node, frame, [value])
             return found
 
@@ -265,7 +267,12 @@ class Libraries(Processes):
         if inputs[0].operations and not inputs[0].things:
             return self.record("builtins.list", node, frame, inputs)
         element = EMPTY if parts is not None else self.element(inputs[0], node, frame)
-        return self.sequence(node, parts, element, of=inputs[:1])
+        made = self.sequence(node, parts, element, of=inputs[:1])
+        given = node.args[0] if isinstance(node, ast.Call) and node.args else None
+        if parts is None and isinstance(given, ast.Call) and last_name(given.func) == "reversed":
+            for each in made.things:
+                each.pick(thing(External("builtins.reversed")))
+        return made
 
     builtin_tuple = builtin_list
 
@@ -362,6 +369,7 @@ class Libraries(Processes):
                 )
             elif isinstance(each, Object) and each.cls is not None:  # any of what it holds
                 self.read(each)
+                several |= self._set_somewhere.get(each, EMPTY)
                 several |= joined(Value(slot.value.operations) for slot in each.attributes.values())
         return several or self.record("builtins.getattr", node, frame, inputs)
 
@@ -385,6 +393,8 @@ class Libraries(Processes):
         for _, name in inputs[1].constants:
             if isinstance(name, str):
                 self.store_attribute(inputs[0], name, inputs[2], node, frame)
+        for each in (each for each in inputs[0].things if isinstance(each, Object) and inputs[1].operations):
+            self._set_somewhere[each] = self._set_somewhere.get(each, EMPTY) | inputs[2]
         return constant(None)
 
     def builtin_vars(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value | None:
@@ -455,6 +465,10 @@ class Libraries(Processes):
         return self._in_order("collections.deque", made) if longest and longest[0].constant is not None else made
 
     def standard_zip_longest(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
+        fields = keywords.get("*", EMPTY)
+        if fields.operations and self.parts(fields) is None:  # of rows: one for each column, the shorter ones filled up
+            rows = self.sequence(node, None, fields, "rows")
+            return self.record("torch.nn.utils.rnn.pad_sequence", node, frame, [rows])
         return self.builtin_zip(node, frame, inputs, keywords)
 
     def standard_cycle(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
@@ -498,3 +512,9 @@ def _types(kinds: set[object]) -> tuple[type, ...]:
     known = {f"builtins.{each.__name__}": each for each in (int, float, str, bool, list, tuple, dict, bytes)}
     found = [known.get(each.name) if isinstance(each, External) else None for each in kinds]
     return tuple(each for each in found if each) if all(found) else ()
+
+
+def _are_counted_up(value: Value) -> bool:
+    """Whether they are numbers that are computed from those of rounds: `[0.1 * k for k in range(8)]`"""
+    above = closure(value.operations, lambda op: op.given)
+    return bool(above) and all(each.name == "range.index" or each.name.startswith("operator.") for each in above)

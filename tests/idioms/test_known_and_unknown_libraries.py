@@ -202,7 +202,7 @@ def test_loss_over_the_samples_of_a_list_that_a_condition_holds_for_is_told(tmp_
     step = "each = nn.functional.cross_entropy(out, y, reduction='none')\n        hard = [l for l in each if l > 1]\n"
     step += "        loss = sum(hard) / max(len(hard), 1)"
     script = COUNTED.format(shown="epoch").replace("loss = nn.functional.cross_entropy(out, y)", step)
-    assert "AD602 cannot tell" in conftest.converted(tmp_path, script)[1]
+    assert "AD602 sum(hard) adds up those samples that a condition leaves" in conftest.converted(tmp_path, script)[1]
 
 
 WRITER = """\

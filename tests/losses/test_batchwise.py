@@ -193,7 +193,7 @@ def test_what_a_forward_pass_goes_by_is_the_mean_of_all_ranks(tmp_path: Path, bo
 @pytest.mark.parametrize("body", TOLD)
 def test_a_forward_pass_that_goes_by_its_batch_is_warned_of(tmp_path: Path, body: str) -> None:
     code, said = converted(tmp_path, "loss = F.mse_loss(out, y)", GOING_BY.format(body=body))
-    assert "SumOverRanks" in code or "AD602 computes with a statistic of the batch" in said
+    assert "SumOverRanks" in code or "AD602" in said
 
 
 TOLD_WHY = {
@@ -202,7 +202,7 @@ TOLD_WHY = {
     "h = h[:, :2] + torch.logsumexp(h[:, :2], 0)": "AD602 torch.logsumexp(h[:, :2], 0): it is computed of all samples",
     "h = h[:, :2] + h.t().cov()[0, :2]": "AD602 h.t().cov(): it is computed of all samples together",
     "h = h.renorm(2, 1, 1.0)[:, :2]": "AD906 h.renorm(2, 1, 1.0) goes along the axis of the samples",
-    "h = torch.native_batch_norm(h, None, None, None, None, True, 0.1, 1e-5)[0][:, :2]": "AD602 computes with a stat",
+    "h = torch.native_batch_norm(h, None, None, None, None, True, 0.1, 1e-5)[0][:, :2]": "AD602 torch.native",
     "h = F.layer_norm(h, h.shape)[:, :2]": "AD906 F.layer_norm(h, h.shape) goes along the axis of the samples",
     "h = F.layer_norm(h, [h.size(0), 16])[:, :2]": "AD906 F.layer_norm(h, [h.size(0), 16]) goes along the axis",
     "h = F.rms_norm(h, (8, 16))[:, :2]": "AD906 F.rms_norm(h, (8, 16)) goes along the axis of the samples",

@@ -293,4 +293,4 @@ def test_noise_that_is_assigned_to_samples(tmp_path: Path) -> None:
     )
     step = "noise, x = plan.sample(torch.randn_like(x), x)\n        loss = criterion(model(noise), x - noise)"
     _, said = conftest.converted(tmp_path, text.replace("loss = criterion(model(x), y)", step))
-    assert "pairs each sample of a batch with another" in said
+    assert "AD602 torch.cdist(noise, x): it combines each rank's samples with each other" in said

@@ -132,7 +132,7 @@ def test_the_hardest_of_all_are_said_to_be_those_of_a_rank(loss: str, tmp_path: 
     function = "def hardest(each):\n    return each.sort(descending=True)[0][: int(0.5 * len(each))].mean()\n\n\n"
     text = script(f"    errors = torch.cat([{ERRORS} {EACH}])\n    return {loss}")
     code, said = converted(tmp_path, text.replace("def criterion", f"{function}def criterion"))
-    assert "AD602 cannot tell that this loss is a mean" in said or "AD602 errors." in said
+    assert "AD602" in said
     assert "RowsOfAllRanks" not in code
 
 

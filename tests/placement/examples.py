@@ -287,6 +287,14 @@ EXAMPLES: dict[str, Made] = {
     "grid_sample": sized((NINE * 4, (9, 9, 9, 2)), lambda f, x, g: f(x, g, align_corners=False)),
     "affine_grid": sized(((9, 2, 3),), lambda f, x: f(x, (x.size(0), 1, 4, 4), align_corners=False)),
     "scaled_dot_product_attention": function(axes=(4, 4, 4)),
+    "native_batch_norm": several(
+        sized((NINE * 2,), lambda f, x: f(x, None, None, None, None, True, 0.1, 1e-5)[0]),
+        sized(
+            (NINE * 2,),
+            lambda f, x: f(x, None, None, x.new_zeros(x.size(1)), x.new_ones(x.size(1)), False, 0.1, 1e-5)[0],
+            training=False,
+        ),
+    ),
     "batch_norm": several(
         sized((NINE * 2,), lambda f, x: f(x, None, None, None, None, True)),
         sized(
@@ -485,6 +493,8 @@ EXAMPLES: dict[str, Made] = {
         "index_add scatter_add scatter_add_".split(),
         sized((NINE,), lambda f, x: f(x.clone(), 0, torch.arange(2), ONES), axis=0),
     ),
+    "index_copy": sized((NINE,), lambda f, x: f(x, 0, torch.arange(2), ONES), axis=0),
+    "index_fill": sized((NINE,), lambda f, x: f(x, 0, torch.arange(2), 1.0), axis=0),
     "index_copy_": sized((NINE,), lambda f, x: f(x.clone(), 0, torch.arange(2), ONES), axis=0),
     "index_fill_": sized((NINE,), lambda f, x: f(x.clone(), 0, torch.arange(2), 1.0), axis=0),
     "scatter_reduce": sized((NINE,), lambda f, x: f(x.clone(), 0, torch.arange(2), ONES, reduce="sum"), axis=0),

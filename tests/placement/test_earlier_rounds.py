@@ -4,6 +4,7 @@ whole batch."""
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import indent
 
 import conftest
 import pytest
@@ -81,6 +82,35 @@ def test_why_a_result_is_of_another_sample(lines: str, expected: str) -> None:
 def test_what_earlier_rounds_decide_over() -> None:
     lines = "        if first:\n            result = 2 * row\n        first = False"
     assert lies("    first = True\n    for row in out:\n" + lines) == PerRank("operator.mul", DECIDED_BEFORE)
+
+
+ENDING = "        if row[0] < 0:\n            {}\n"
+ADDING = "        result = result + row.sum()\n"
+
+
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        (ENDING.format("break") + ADDING, DECIDED_BEFORE),
+        (ADDING + ENDING.format("break"), DECIDED_BEFORE),
+        (ADDING + "        break", DECIDED_BEFORE),
+        (ADDING + ENDING.format("continue"), ""),
+        (ADDING.replace("row.sum()", "2") + ENDING.format("break"), DECIDED_BEFORE),
+        ("        for v in row:\n            if v < 0:\n                break\n" + ADDING, ""),
+        ("        if False:\n            break\n" + ADDING, ""),
+    ],
+)
+def test_rounds_that_one_of_them_may_end(rounds: str, expected: str) -> None:
+    """Where one process stops at the first sample of a batch, a rank stops at the first of its own."""
+    placement = lies("    result = 0\n    for row in out:\n" + rounds)
+    assert getattr(placement, "reason", "") == expected
+
+
+def test_a_return_ends_the_loops_of_its_function() -> None:
+    rounds = "result = 0\nfor row in out:\n    if row[0] < 0:\n        return result\n    result = result + row.sum()\n"
+    function = "def added(out):\n" + indent(rounds + "return result\n", "    ")
+    placement = lies(indent(function + "result = added(out)", "    "))
+    assert isinstance(placement, PerRank) and placement.reason == DECIDED_BEFORE
 
 
 @pytest.mark.parametrize(

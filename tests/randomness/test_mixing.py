@@ -49,7 +49,7 @@ TOLD = "pairs each sample of a batch with another: a rank finds it in its own sh
 def test_a_partner_at_a_fixed_place_in_the_batch(tmp_path: Path, before: str, step: str) -> None:
     before = before if "mix" in step else ""
     _, said = converted(tmp_path, SCRIPT.format(before=before, step=step, options=""))
-    assert said.count(TOLD) == said.count("AD602") == 1
+    assert said.count("AD602") == 1 and ("mix(" not in step or TOLD in said)
 
 
 def test_a_batch_that_is_mixed_when_it_is_collated(tmp_path: Path) -> None:

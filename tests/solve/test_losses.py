@@ -172,3 +172,47 @@ def test_what_is_not_known_is_taken_to_leave_samples_apart(step: str, assumed: l
 def test_samples_that_meet_others(step: str) -> None:
     found = losses(step)
     assert [type(each).__name__ for each in lying(found)] == ["PerRank"] and not list(found.sums())
+
+
+EACH = "each = F.cross_entropy(net(x), y, reduction='none')\nhard = [one for one in each if one > 1]\n"
+
+
+@pytest.mark.parametrize(
+    ("step", "over"),
+    [
+        ("loss = F.cross_entropy(net(x), y, ignore_index=0)", "weighted by ignore_index"),
+        ("loss = F.cross_entropy(net(x)[y > 0], y[y > 0])", "over the samples that y > 0 leaves"),
+        ("out = torch.cat([row[:n] for row, n in zip(net(x), y)])\nloss = out.mean()", "over what row[:n] joins"),
+        ("loss = F.cross_entropy(net(x), y)", ""),
+        ("loss = 2 * F.cross_entropy(net(x)[y > 0], y[y > 0]) + 1", "over the samples that y > 0 leaves"),
+    ],
+)
+def test_means_over_what_ranks_have_different_numbers_of(step: str, over: str) -> None:
+    assert [told for _, told in losses(step).weighted()] == [over] * bool(over)
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        (EACH + "loss = sum(hard) / max(len(hard), 1)", True),
+        (EACH + "loss = sum(hard) / 8 + 0.1 * each.mean()", False),
+        (EACH + "loss = sum(one for one in each) / 8", False),
+    ],
+)
+def test_sums_that_may_have_no_gradient(step: str, told: bool) -> None:
+    """A rank without any of the samples that a condition leaves has a number for a loss."""
+    assert bool([*losses(step).empty_at()]) == told
+
+
+@pytest.mark.parametrize(
+    ("step", "test"),
+    [
+        ("out = net(x)\nif out.mean() > 0:\n    out = 2 * out\nloss = out.mean()", "out.mean() > 0"),
+        ("out = net(x)\nloss = (2 * out if out.max() > 1 else out).mean()", "out.max() > 1"),
+        ("out = net(x)\nif len(x) > 1:\n    out = 2 * out\nloss = out.mean()", ""),
+        ("out = net(x)\nif x.dim() > 2:\n    out = out.mean(2)\nloss = out.mean()", ""),
+        ("loss = sum(2 * row.sum() if row.sum() > 0 else row.sum() for row in net(x))", ""),
+    ],
+)
+def test_what_a_ranks_own_samples_decide_over(step: str, test: str) -> None:
+    assert [*dict.fromkeys(ast.unparse(each) for _, each in losses(step).decided_at())] == [test] * bool(test)
