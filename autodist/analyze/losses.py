@@ -141,6 +141,14 @@ def _lost(run: Interpreter, losses: Losses) -> Iterator[Concern]:
             "gradients, and stops in its backward pass; begin the sum with something that has some, 0 * out.sum()"
         )
         yield Concern("AD602", operation.source, operation.node, message, Severity.WARNING)
+    for operation in [*losses.numbers_at(run.plan.joined)][:1]:
+        code = shortened(ast.unparse(operation.node)) if isinstance(operation.node, ast.expr) else operation.name
+        message = (
+            f"{code} adds up those samples that a condition leaves: a rank that has none of them has nothing with "
+            "gradients to add to those of the other ranks, and training stops there; begin the sum with something of "
+            "the same shape that has some: sum(…, 0 * model(x)[0])"
+        )
+        yield Concern("AD602", operation.source, operation.node, message, Severity.WARNING)
     yield from padding.concerns(run, losses)
 
 

@@ -231,6 +231,16 @@ class Losses:
             if sums and all(given(op) & learnt for op in beside):
                 yield min(sums, key=lambda op: op.number)
 
+    def numbers_at(self, joined: Collection[ast.AST]) -> Iterator[Operation]:
+        """The sums that are taken over all ranks, of lists which hold some of a rank's samples: of none they are a
+        number, or what they begin with, and without gradients where other ranks have some."""
+        learnt = self.steps.differentiated
+        for each in self._program.operations:
+            if each.node in joined and each.name == "builtins.sum" and self._adds_some(each) and learnt & given(each):
+                begin = each.argument("start", 1)
+                if begin is None or learnt.isdisjoint(held(begin)):
+                    yield each
+
     def _adds_some(self, operation: Operation) -> bool:
         """Whether it adds up a list that has been given some of a rank's samples, and not others."""
         tests = (getattr(thing, "picked", EMPTY) for value in operation.inputs[:1] for thing in value.things)

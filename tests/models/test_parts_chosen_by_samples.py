@@ -135,7 +135,20 @@ rest = []
 def test_layers_for_some_of_the_samples(tmp_path: Path, some: str, over: str) -> None:
     """A rank may have none of them."""
     body = f"{some}\n        return self.low(row) + sum(self.high(each) for each in {over}) / 8"
-    assert APART in converted(tmp_path, model_of(body, out="model.{name}(x, kinds)"))[0]
+    text, said = converted(tmp_path, model_of(body, out="model.{name}(x, kinds)"))[:2]
+    assert APART in text and "has nothing with gradients to add" in " ".join(said.split())
+
+
+@pytest.mark.parametrize(
+    ("begin", "told"),
+    [("torch.zeros(1)", True), ("0 * self.high(row[0])", False), ("start=0 * self.high(row[0])", False)],
+)
+def test_sums_for_some_of_the_samples_that_begin_with_something(tmp_path: Path, begin: str, told: bool) -> None:
+    """Without a gradient, the ranks that have one wait for the others in the backward pass."""
+    some = "(self.high(each) for each in row if each[0] > 1.2)"
+    body = f"return self.low(row) + sum({some}, {begin}) / 8"
+    said = converted(tmp_path, model_of(body, out="model.{name}(x, kinds)"))[1]
+    assert ("has nothing with gradients to add" in " ".join(said.split())) == told
 
 
 @pytest.mark.parametrize("loop", ["for _ in range(int(kind[0]) // 3)", "while out.mean() > 0.1"])
