@@ -41,10 +41,10 @@ def whole_losses(
     means that are joined."""
     alone = Alone(frozenset(site.node for site in rank_zero_statements(run)))
     found = Gradients(again.program, losses(), alone).mended()
-    before = losses()
     left = {each.node for each in run.of("backward")} - found.keys()
-    if doubtful := {node for node in left if before.doubted_at(node) is not None}:  # which are told of as well
-        more = Gradients(again.program, losses(), alone).mended(doubtful)
+    before = losses() if left else None
+    if before is not None and (doubtful := {node for node in left if before.doubted_at(node) is not None}):
+        more = Gradients(again.program, before, alone).mended(doubtful)  # which are told of as well
         found |= {node: several for node, several in more.items() if node in doubtful}
     mends = {(type(each), each.node): each for several in found.values() for each in several}.values()
     weighed = [

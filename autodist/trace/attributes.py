@@ -79,9 +79,9 @@ class Attributes(Statements):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._set_on: dict[Operation | External, dict[str, Slot]] = {}
+        """Attributes that the script sets on results of libraries, `args.device = device`, and on what these are."""
         self._set_somewhere: dict[Object, Value] = {}
         """What objects hold under names that a script puts together: `setattr(self, f"layer{i}", layer)`."""
-        """Attributes that the script sets on results of libraries, `args.device = device`, and on what these are."""
         self.told_to_evaluate = False
         """Whether the script has told a module not to train: `model.eval()`."""
         self._mode = Mode(self)
