@@ -99,7 +99,7 @@ def loss_concerns(run: Interpreter, losses: Losses) -> Iterator[Concern]:
     for event in _doubtful(run):
         if (found := losses.doubted_at(event.node)) is not None:
             operation, reason = found
-            code = shortened(ast.unparse(operation.node)) if isinstance(operation.node, ast.expr) else operation.name
+            code = _code(operation)
             message = (
                 "cannot tell that this loss is a sum or mean over the samples of the batch, so that gradients that are "
                 f"averaged over the ranks are those of one process: {code}: {reason}"
@@ -135,14 +135,14 @@ def _lost(run: Interpreter, losses: Losses) -> Iterator[Concern]:
         )
         yield Concern("AD602", operation.source, test, message, Severity.WARNING)
     for operation in [*losses.empty_at()][:1]:
-        code = shortened(ast.unparse(operation.node)) if isinstance(operation.node, ast.expr) else operation.name
+        code = _code(operation)
         message = (
             f"{code} adds up those samples that a condition leaves: a rank that has none of them has a loss without "
             "gradients, and stops in its backward pass; begin the sum with something that has some, 0 * out.sum()"
         )
         yield Concern("AD602", operation.source, operation.node, message, Severity.WARNING)
     for operation in [*losses.numbers_at(run.plan.joined)][:1]:
-        code = shortened(ast.unparse(operation.node)) if isinstance(operation.node, ast.expr) else operation.name
+        code = _code(operation)
         message = (
             f"{code} adds up those samples that a condition leaves: a rank that has none of them has nothing with "
             "gradients to add to those of the other ranks, and training stops there; begin the sum with something of "
@@ -150,6 +150,11 @@ def _lost(run: Interpreter, losses: Losses) -> Iterator[Concern]:
         )
         yield Concern("AD602", operation.source, operation.node, message, Severity.WARNING)
     yield from padding.concerns(run, losses)
+
+
+def _code(operation: Operation) -> str:
+    """How an operation is written, or else what it is called."""
+    return shortened(ast.unparse(operation.node)) if isinstance(operation.node, ast.expr) else operation.name
 
 
 def meeting_in(run: Interpreter, losses: Losses) -> Operation | None:
