@@ -606,8 +606,6 @@ class TrainingScript:
     wholes: tuple[Draw, ...] = ()
     """Where a step takes all of the data, of which a rank is to take its rows."""
     row_means: tuple[RowMean, ...] = ()
-    paired: tuple[tuple[Site, ast.expr, ast.expr], ...] = ()
-    """Where two tensors of rows meet that have one shape, for all that can be seen."""
     averaged: tuple[tuple[Site, str], ...] = ()
     stepped_by_hand: tuple[tuple[Site, str], ...] = ()
     """Statements that change tensors in no module by their gradients, and these tensors."""

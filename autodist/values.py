@@ -361,15 +361,6 @@ class Draw:
 
 
 @dataclass(frozen=True)
-class Mixing:
-    """An operation that may make the rows of a batch depend on each other, and what it does."""
-
-    node: ast.expr
-    source: Source
-    reason: str
-
-
-@dataclass(frozen=True)
 class Portion:
     """A division by the number of a rank's samples, of something that each of them has: the sum is a mean."""
 
@@ -440,8 +431,8 @@ class Value:
     """What an expression may evaluate to.
 
     ``origins`` are the loaders and draws that its samples come from, which part of them, and what mixed them,
-    ``models`` the modules in its graph, ``made`` the expressions that computed it, ``array`` if it is known to be a
-    tensor or an array, with ``axes`` as many as are known and ``least`` at least, ``zero`` if it is known to be full
+    ``models`` the modules in its graph, ``made`` the expressions that computed it, ``axes``
+    how many it has, if that is known, ``zero`` if it is known to be full
     of zeros, ``optional`` if it may be None, ``lasting`` if it is a tensor that a module keeps from one forward pass to
     the next, by whatever name. ``weights`` are modules outside of which it is computed from their
     parameters, so that gradients flow to these past any forward pass. A constant is ``firm`` if it is bound by a call
@@ -450,16 +441,14 @@ class Value:
 
     things: frozenset[Thing] = frozenset()
     spread: Spread = SAME
-    origins: frozenset[Object | Draw | Mixing | Turn | Portion | Gathered | Amplified] = frozenset()
+    origins: frozenset[Object | Draw | Turn | Portion | Gathered | Amplified] = frozenset()
     models: frozenset[Thing] = frozenset()
     const: Any = UNKNOWN
     firm: bool = False
     made: frozenset[tuple[Source, ast.expr]] = frozenset()
-    array: bool = False
     axes: int | None = None
     weights: frozenset[Thing] = frozenset()
     zero: bool = False
-    least: int = 0
     optional: bool = False
     lasting: bool = False
 
@@ -476,11 +465,9 @@ class Value:
                 and self.models >= other.models
                 and self.const is other.const
                 and self.firm == other.firm
-                and self.array >= other.array
                 and self.axes == other.axes
                 and self.weights >= other.weights
                 and self.zero == other.zero
-                and self.least <= other.least
                 and self.optional >= other.optional
                 and self.lasting >= other.lasting
             ):
@@ -494,11 +481,9 @@ class Value:
             const=self.const if same else UNKNOWN,
             firm=self.firm and other.firm,
             made=self.made | other.made,
-            array=self.array or other.array,
             axes=self.axes if self.axes == other.axes else None,
             weights=self.weights | other.weights,
             zero=self.zero and other.zero,
-            least=min(self.least, other.least),
             optional=self.optional or other.optional,
             lasting=self.lasting or other.lasting,
         )

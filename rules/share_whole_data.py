@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from autodist.edits import Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
-from autodist.script import RowMean, Site, TrainingScript
+from autodist.script import RowMean, TrainingScript
 from autodist.source import Source, is_mask, walk
 from autodist.spread import COUNT
 from autodist.values import NOTHING, Draw
@@ -232,11 +232,6 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
                     helper = (*torch_import, *defined(script, source, PICKED.replace("{torch}", torch)))
                 fix = Fix((*shared.edits, *helper, *checked, *planned(source, *edits)))
                 yield Finding(source, draw.node, "each rank takes its rows of the data", fix)
-    for site, alike in _paired(script):
-        axes = " == ".join(f"{code}.ndim" for code in alike)
-        check = f'assert {axes}, "shapes must match, or broadcasting pairs each sample with every other"\n'
-        fix = Fix(planned(site.source, InsertBefore(site.source.statement(site.node), check, order=3)))
-        yield Finding(site.source, site.node, "broadcasting would pair every row with all of this rank's", fix)
     for mean in (each for each in script.row_means if not each.even):
         d, imports = dist(context, mean.source)
         code = WEIGHT.replace("{d}", d)
@@ -244,22 +239,6 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
         weighted = planned(mean.source, WrapExpr(mean.node, template))
         fix = Fix((*imports, *defined(script, mean.source, code), *weighted))
         yield Finding(mean.source, mean.node, "the mean counts for as many rows as it is taken over", fix)
-
-
-def _paired(script: TrainingScript) -> Iterator[tuple[Site, tuple[str, ...]]]:
-    """Where tensors with as many axes are wanted, with the code of all that go together in that statement."""
-    sites: dict[tuple[Source, ast.stmt], list[tuple[Site, tuple[str, str]]]] = {}
-    for site, left, right in script.paired:
-        one, other = site.source.code(left), site.source.code(right)
-        sites.setdefault((site.source, site.source.statement(site.node)), []).append((site, (one, other)))
-    for group in sites.values():
-        chains: list[list[str]] = []
-        for _, codes in group:
-            joined = [chain for chain in chains if not set(codes).isdisjoint(chain)]
-            chains = [chain for chain in chains if chain not in joined]
-            chains.append(list(dict.fromkeys([*(code for chain in joined for code in chain), *codes])))
-        for site, (code, _) in group:
-            yield site, tuple(next(chain for chain in chains if code in chain))
 
 
 def _own_columns(draw: Draw, rows: str, start: ast.stmt | None) -> list[Edit]:

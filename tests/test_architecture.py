@@ -86,9 +86,7 @@ ON_DISK = """
 """
 
 TENSORS = """
-    rowwise
-    shapes | torch_layers
-    mixing | picking | axes | named_axes | crossing
+    picking | axes | named_axes | crossing
     calls
     operations | facts
     patterns
@@ -125,7 +123,6 @@ LOSSES = """
     pairing
     folding
     wholes
-    one_by_one
     rounds | scaling | joining | refilled | unbatched | own_gradients | untaken
 """
 
@@ -156,6 +153,7 @@ TRACE = """
     containers
     names
     machine | folding
+    settings
     things
 """
 """A class calls what is in its bases; `Machine` declares what is called upwards."""
@@ -185,7 +183,7 @@ SOLVE = """
     gradients
     weights | gathering
     cuts | losses | evaluation | padding
-    objects | worth
+    objects | worth | shares
     memories | costs | rounds
     search
     facts

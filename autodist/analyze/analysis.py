@@ -26,7 +26,7 @@ from autodist.analyze.losses import gathered_rows, meeting_in, whole_losses, wit
 from autodist.analyze.measured import relied_on, unread, with_measured
 from autodist.analyze.modules import uncovered
 from autodist.analyze.picked import steps_on_parts
-from autodist.analyze.reductions import losses, placed, reduced, terms
+from autodist.analyze.reductions import losses, placed, reduced, shared, terms
 from autodist.analyze.refusals import in_batch_negatives, meeting, refusals_of, unfinished, unshared_output
 from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Evaluation, Strategy
@@ -201,6 +201,13 @@ def _computed_from(event: Event, run: Interpreter) -> set[ast.AST]:
     return {*walk(event.node), *made}
 
 
+def _whole_losses(again: Runs, run: Interpreter, plan: Plan) -> Losses:
+    """How losses lie under a plan, once means are weighed and sums joined."""
+    lying = partial(losses, again.program, run)
+    even, joined = whole_losses(again, run, partial(lying, plan))
+    return lying(replace(plan, weighed=_nodes(even), joined=_nodes(joined)))
+
+
 def _nodes(reductions: Iterable[Reduction | Weighed]) -> frozenset[ast.expr]:
     return frozenset(each.node for each in reductions)
 
@@ -219,12 +226,11 @@ def _modelled(
     known, pairs = Plan(modules=start.modules, inputs=start.inputs, held=start.held), _nodes(paired)
     known = replace(known, untaken=start.untaken)
     whole = None
-    moving = along_sequence(first) or through_time(first, again, known)
-    if moving is not None or has_no_batches(first):
-        whole = wholes.find(again, known, moving is not None)
-    elif made_elsewhere(first):
-        found = wholes.find(again, known)
-        whole = found if found is not None and found.site is None else None
+    moving = along_sequence(first) or through_time(first)
+    if moving is not None or has_no_batches(first) or made_elsewhere(first):
+        whole = wholes.find(first, shared(again.program, first), partial(_whole_losses, again, first), known)
+        if whole is not None and moving is None and not has_no_batches(first):
+            whole = whole if whole.site is None and wholes.are_of_steps(whole, first) else None
     refused = list(refusals_of(first, config.strategy, whole, moving))
     fsdp = config.strategy.shards
     turns = by_turn.Turns()

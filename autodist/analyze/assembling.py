@@ -70,7 +70,6 @@ from autodist.analyze.modules import (
     own_buffers,
     penalties_alone,
     rescaled_rows,
-    sample_after_sample,
     turned_buffers,
     unwrapped_uses,
 )
@@ -87,11 +86,13 @@ from autodist.losses import joining, refilled, unbatched, wholes
 from autodist.models import shuttles
 from autodist.models.sparse import sparse_over_nccl
 from autodist.project import Project
+from autodist.randomness.drawing import draw_events
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Reduction, Shards, Site, TrainingScript, Unseeded
 from autodist.solve import sizes
 from autodist.solve.losses import Losses
 from autodist.solve.search import Cut
+from autodist.solve.shares import above
 from autodist.source import walk
 from autodist.values import NOTHING, Draw, External, Function, Path_
 
@@ -111,7 +112,8 @@ def assembled(
 ) -> TrainingScript:
     """The script as the rules see it, from the analyses with (`run`) and without (`first`) what was decided."""
     shared_draws = (*draw_sites(run, draws), *wholes.draws(run, "dealt_out"), *wholes.draws(run, "taken"))
-    dealt: frozenset[ast.AST] = frozenset(draw.node for draw in shared_draws)
+    before = {each.node for each in above(run.runs.program, (*run.plan.taken, *run.plan.batches))}
+    dealt = frozenset[ast.AST]([*(draw.node for draw in shared_draws), *before])
     loaders, concerns = sharded_loaders(first, run, trained)
     loaders = [randomness.with_shared_order(loader, run, models) for loader in loaders]
     prepared, alone = preparing.preparations(run)
@@ -174,7 +176,6 @@ def assembled(
     previewed, missed = previews.previews(in_training, run, models, losses)
     followers, unfollowed = previews.unsynchronised(in_training, run, models)
     concerns += [*missed, *unfollowed]
-    concerns += sample_after_sample(run)
     averaged, unaveraged = averaging.averaged(run, models)
     concerns += unaveraged if not run.plan.bare else ()
     if wholes.draws(run) and not is_distributed(run) and (fitted := unbatched.fitted_by_hand(run)) is not None:
@@ -222,7 +223,7 @@ def assembled(
         else gone_apart(
             run,
             loaders,
-            draws,
+            draws | {id(each.node) for each in draw_events(run) if each.loops and each.node in before},
             shared_draws,
             models,
             varied,
@@ -282,8 +283,7 @@ def assembled(
         refitted=tuple(refilled.refitted(run, batch_sizes)),
         joined_in_full=tuple(joining.joined_in_full(run)),
         wholes=tuple(draw for draw in wholes.draws(run) if not draw.batch),
-        row_means=tuple(wholes.row_means(run)),
-        paired=tuple(wholes.paired(run)),
+        row_means=tuple(wholes.row_means(run, losses)),
         averaged=tuple(averaged),
         lacks_gradients=averaging.lacks_gradients(run, models, shared_draws),
         stepped_by_hand=tuple(averaging.stepped_by_hand(run)[0]) if not is_distributed(run) else (),

@@ -12,8 +12,7 @@ from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import Source, argument, first_index, last_name, walk
 from autodist.spread import ROWS, Spread
-from autodist.tensors.calls import called_name
-from autodist.tensors.shapes import counted_off
+from autodist.tensors.calls import called_name, counted_off
 from autodist.values import NOTHING, Draw, Object, Path_, Table, Value
 
 KEYS = frozenset(["init_hidden", "initHidden", "init_state", "size", "Size"])

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator
 
 from autodist import randomness
 from autodist.analyze.batch_sizes import shapes_tensors, told_sizes
 from autodist.analyze.launched import is_distributed
-from autodist.interpreter import Event, Interpreter, Plan, once_a_run
+from autodist.interpreter import Event, Interpreter, once_a_run
 from autodist.origins import upstream
 from autodist.placement import Replicate
+from autodist.placement.samples import OF_TIME
 from autodist.program import EMPTY
 from autodist.rule import Severity
 from autodist.script import Concern, Loader, Site
+from autodist.solve.steps import steps_of
 from autodist.source import Source, all_of, argument, counted_of, last_name, shortened, walk
 from autodist.spread import SAME, Spread
 from autodist.values import NOTHING, Draw, Function, Index, Items, Object, Path_, Value, drawn_from, is_clock
@@ -110,18 +111,14 @@ def along_sequence(run: Interpreter) -> Draw | None:
     return None
 
 
-def through_time(run: Interpreter, again: Callable[[Plan], Interpreter], known: Plan) -> Draw | None:
+def through_time(run: Interpreter) -> Draw | None:
     """A slice of which a layer takes the first axis for time, so that its rows are no samples."""
     draws = _drawn(run)
-    if not any(isinstance(draw.node, ast.Subscript) for draw in draws) and not _takes_sequences_first(run):
+    if not draws:
         return None
-    taken = frozenset(id(draw.node) for draw in draws)
-    for event in again(replace(known, sharded=frozenset(), draws=taken, wholes=frozenset())).of("along_rows"):
-        if (
-            found := next((draw for draw in draws if draw in event.value.origins and not draw.noise), None)
-        ) is not None:
-            return found
-    return None
+    along = run.runs.sources(run.runs.program, frozenset(), frozenset()).axis
+    time = (getattr(run.placements.of.get(each), "reason", "") for each in steps_of(run.runs.program).reaching)
+    return draws[0] if along or OF_TIME in time else None
 
 
 def _drawn(run: Interpreter) -> list[Draw]:

@@ -15,7 +15,9 @@ from autodist.interpreter import Event, Interpreter, Runs
 from autodist.losses import pairing
 from autodist.losses.own_gradients import OwnGradient, is_of, own_gradients
 from autodist.origins import learnt_from, upstream
-from autodist.program import Operation, Program
+from autodist.placement.layout import WRITTEN
+from autodist.placement.sizes import OF_SIZES
+from autodist.program import Operation, Program, closure
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site, TrainingScript, Weighed
 from autodist.solve import gradients
@@ -99,6 +101,9 @@ def loss_concerns(run: Interpreter, losses: Losses) -> Iterator[Concern]:
     for event in _doubtful(run):
         if (found := losses.doubted_at(event.node)) is not None:
             operation, reason = found
+            alike = event.value.spread in (MEAN, SAME)
+            if alike and (reason in (OF_SIZES, WRITTEN) or run.plan.draws and reason not in ALONG):
+                continue  # of shapes of which it is not told how many axes they have
             code = _code(operation)
             message = (
                 "cannot tell that this loss is a sum or mean over the samples of the batch, so that gradients that are "
@@ -110,8 +115,6 @@ def loss_concerns(run: Interpreter, losses: Losses) -> Iterator[Concern]:
 def _lost(run: Interpreter, losses: Losses) -> Iterator[Concern]:
     """Where losses come to be others than those of one process, as the graph tells."""
     lost = [*losses.lost_at()]
-    if run.plan.wholes is not None:  # batches that are cut by hand, of which values know the axis
-        lost = [(each, reason) for each, reason in lost if reason not in ALONG]
     if is_distributed(run):  # which joins sums and scales means as it sees fit
         lost = [(each, reason) for each, reason in lost if reason not in OF_PARTS]
     for operation, reason in lost[:1]:
@@ -128,6 +131,10 @@ def _lost(run: Interpreter, losses: Losses) -> Iterator[Concern]:
             "differ slightly from those of one process"
         )
         yield Concern("AD602", operation.source, operation.node, message, Severity.WARNING)
+    for operation in [each for each in losses.taken_by_models() if each.node not in run.plan.weighed][:1]:
+        made = (getattr(each.owner, "name", each.name) for each in closure([operation], lambda op: op.given))
+        name = next((_class_of(each) for each in made if run.catalog.own_loss(each)), "the model")
+        yield Concern("AD602", operation.source, operation.node, f"the loss of {name} {UNEVEN}", Severity.WARNING)
     for operation, test in [*losses.decided_at()][:1] if not is_distributed(run) else ():
         message = (
             f"{shortened(ast.unparse(test))} decides over what the loss is computed of, and each rank decides by its "
@@ -159,13 +166,14 @@ def _code(operation: Operation) -> str:
 
 def meeting_in(run: Interpreter, losses: Losses) -> Operation | None:
     """Where the samples of a batch meet each other in a loss that is not of all of them."""
-    return losses.met_at() if run.plan.wholes is None else None
+    return losses.met_at()
 
 
 def _doubtful(run: Interpreter) -> list[Event]:
     """The backward passes of losses that values do not call means."""
     passes = {event.node: event for event in reversed(run.of("backward"))}.values()
-    found = [each for each in reversed(passes) if each.value.spread not in (MEAN, SAME)]
+    by_hand = bool(run.plan.taken or run.plan.batches or run.plan.draws)
+    found = [each for each in reversed(passes) if by_hand or each.value.spread not in (MEAN, SAME)]
     return [] if is_distributed(run) else found  # `check` sees to those
 
 
@@ -200,7 +208,7 @@ def _told_by_events(run: Interpreter) -> Iterator[Concern]:
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
     yield from _unseen_collations(run)
-    for event in [each for each in run.of("own_loss") if each.node not in run.plan.weighed][:1]:
+    for event in run.of("own_loss")[:1]:
         yield from _own_loss(event, run)
 
 
@@ -229,19 +237,25 @@ OWN_LOSSES = {
 """What is said of losses that models of libraries take for themselves; of others, what they are means over."""
 
 
+UNEVEN = (
+    "is a mean over what its labels do not leave out, or over the objects in them, of which ranks may have different "
+    "numbers: gradients may differ slightly from those of one process"
+)
+
+
+def _class_of(model: str) -> str:
+    """What the class of a model of a library is called, of what makes the model."""
+    return model.removesuffix(".from_pretrained").removesuffix(".from_config").rpartition(".")[2]
+
+
 def _own_loss(event: Event, run: Interpreter) -> Iterator[Concern]:
     """The loss of a model of a library that is no mean over samples, and cannot be weighed."""
     model = next(thing for thing in event.value.things if isinstance(thing, Object))
     kind = run.catalog.own_loss(model.name)
-    name = model.name.removesuffix(".from_pretrained").removesuffix(".from_config").rpartition(".")[2]
     reduction = model.argument("ctc_loss_reduction")
     if kind == "summed" and reduction is not None and reduction.const == "mean":
         return
-    uneven = (
-        "is a mean over what its labels do not leave out, or over the objects in them, of which ranks may have "
-        "different numbers: gradients may differ slightly from those of one process"
-    )
-    message = f"the loss of {name} {OWN_LOSSES.get(kind, uneven)}"
+    message = f"the loss of {_class_of(model.name)} {OWN_LOSSES.get(kind, UNEVEN)}"
     yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
 
 

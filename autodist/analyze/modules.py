@@ -22,8 +22,7 @@ from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
 from autodist.solve.learned import learned
 from autodist.source import Source, argument, last_name, shortened, walk
-from autodist.spread import COLUMNS, COUNT
-from autodist.tensors import torch_layers
+from autodist.spread import COUNT
 from autodist.values import NOTHING, Class, External, Items, Object, Thing, Wrapped, of
 
 RECORDS = ("torch.cuda.graph", "torch.cuda.make_graphed_callables")
@@ -303,30 +302,6 @@ def rescaled_rows(models: list[Model]) -> Iterator[Concern]:
             )
             yield Concern("AD602", part.source, part.node, message, Severity.WARNING)
             return
-
-
-def sample_after_sample(run: Interpreter) -> Iterator[Concern]:
-    """Layers that take the batch of a loader for a sequence, since nobody has said `batch_first=True`."""
-    for event in run.of("along_rows"):
-        layer = next((t for t in event.detail.things if isinstance(t, Object)), None)
-        loaders = [t for t in event.value.origins if isinstance(t, Object) and "loader" in t.roles]
-        if layer is None or not loaders or torch_layers.takes_one(layer.kind, event.value):
-            continue
-        if any(loader.argument("collate_fn") for loader in loaders):
-            continue  # what a batch looks like is up to that function
-        around = event.source.function(event.node)
-        if around is not None and "pack_" in event.source.code(around):
-            continue  # a packed sequence knows its own axes
-        second = event.value.spread is COLUMNS
-        lacking = torch_layers.without_time(layer.kind, event.value)
-        remedy = "give it an axis of time, `x.unsqueeze(1)`, and " if lacking else ""
-        message = (
-            f"nn.{layer.name.rpartition('.')[2]} takes the {'second' if second else 'first'} axis for time, which is "
-            "that of the samples in a batch of this loader: it runs from sample to sample, of which each rank has its "
-            f"share{'' if second else f'; {remedy}make it with batch_first=True'}"
-        )
-        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
-        return
 
 
 def compiled_statistics(run: Interpreter, models: list[Model]) -> Iterator[Concern]:

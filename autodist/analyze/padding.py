@@ -33,7 +33,7 @@ def concerns(run: Interpreter, losses: Losses) -> Iterator[Concern]:
     """Where a loss comes to depend on the length that a rank's own samples are filled up to, which is another one than
     that of one process."""
     sources = padding(run.runs.program, losses.placements)
-    if not sources or run.plan.wholes is not None:
+    if not sources:
         return
     for operation, reason in lost_at(run.runs.program, sources, losses.ends, run.catalog):
         code = shortened(operation.source.code(operation.node)) if isinstance(operation.node, ast.expr) else ""

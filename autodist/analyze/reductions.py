@@ -12,8 +12,9 @@ from autodist.files import writing
 from autodist.files.naming import rank_zero_statements
 from autodist.interpreter import Interpreter, Plan, Runs
 from autodist.losses.scaling import IN_TRAINING
+from autodist.operations import load
 from autodist.origins import learnt_from
-from autodist.placement import Each, Partial, Placement, Shard
+from autodist.placement import Each, Partial, Placement, Replicate, Shard
 from autodist.placement.between_ranks import OWN_NUMBER
 from autodist.placement.call import ROWS
 from autodist.placement.placements import Placements
@@ -30,6 +31,7 @@ from autodist.solve.kinds import NUMBER, TENSOR, kind_of
 from autodist.solve.losses import Losses
 from autodist.solve.padding import lengths
 from autodist.solve.search import Cut
+from autodist.solve.shares import above
 from autodist.solve.sources import NUMBERS, Sources
 from autodist.solve.steps import steps_of
 from autodist.solve.written import assigned, parts_of
@@ -74,6 +76,7 @@ def reduced(
 
 
 ROUNDS = 4
+BY_NUMBER = ("elementwise", "add", "multiply", "divide")
 TRAINING = frozenset("statistic scales_gradient meets own_step loose_step picks_data".split())
 """Kinds of events by which training goes by a number."""
 
@@ -96,9 +99,26 @@ def _of_training(run: Interpreter, program: Program) -> Iterator[Demand]:
             averaged = user is not None and run.counts_samples(part) and is_mean(run.placements.of.get(user))
             if not graph and not averaged and user is not None and not user.region.has_own_backward:
                 yield Demand("data" if event.kind == "picks_data" else "loss", user, part)
+    yield from _meeting_whole(program, run)
     found = losses(program, run, run.plan)
     yield from (Demand("loss", user, part) for user, part in lengths(program, run.placements, found.ends, run.catalog))
     yield from (Demand("loss", user, part) for user, part in found.counted_at())
+
+
+def _meeting_whole(program: Program, run: Interpreter) -> Iterator[Demand]:
+    """Where a rank's rows meet those of all ranks in data that it takes its share of elsewhere: `guess == label`"""
+    wholes = shared(program, run).wholes if run.plan.wholes else frozenset()
+    for operation in program.operations if wholes else ():
+        known = load().find(operation.name)
+        if known is None or known.cls not in BY_NUMBER or len(operation.inputs) != 2:
+            continue
+        lying = [run.placements.value(each) for each in operation.inputs]
+        parts = list(parts_of(operation.node))
+        for at, (one, other) in enumerate((lying, lying[::-1])):
+            rows = isinstance(one, Shard) and not one.axis and other == Replicate()
+            if rows and len(parts) == 2 and parts[1 - at] not in run.plan.taken:
+                if not wholes.isdisjoint(closure(operation.inputs[1 - at].operations, lambda op: op.given)):
+                    yield Demand("loss", operation, parts[at])
 
 
 def _asking_for_writers(program: Program, run: Interpreter) -> Iterator[ast.If]:
@@ -133,7 +153,7 @@ def _beside_gradients(node: ast.expr) -> Iterator[ast.expr]:
         yield node
 
 
-def _given(program: Program, run: Interpreter) -> Sources:
+def shared(program: Program, run: Interpreter) -> Sources:
     """What each rank has its share of: the loaders that a run shares out among them."""
     shared: dict[ast.AST, set[bool]] = {}
     for value in run.values.values():
@@ -184,7 +204,7 @@ def _taken_in_turn(program: Program, run: Interpreter, plan: Plan) -> Iterator[a
 
 def _dealt_out(given: Sources, plan: Plan) -> Mapping[Operation, Mapping[Operation, Placement]]:
     """Where a rank takes its rows of the whole data: what asks how many they are is told of all, `len(x)`."""
-    dealt = {*(plan.wholes or ()), *plan.columns, *plan.counts}
+    dealt = plan.taken
 
     def is_of_share(user: Operation) -> bool:
         calls = (each.node for each in user.region.around() if each.function is not None)  # which are given a share
@@ -196,7 +216,7 @@ def _dealt_out(given: Sources, plan: Plan) -> Mapping[Operation, Mapping[Operati
 
 def _lying(program: Program, run: Interpreter, plan: Plan) -> Lying:
     """What placements are propagated from under a plan: some expressions are global already, losses are weighed."""
-    given = _given(program, run) if not plan.turns else Sources()
+    given = shared(program, run) if not plan.turns else Sources()
     nodes = _made_global(plan)
     weighed: dict[Operation, Placement] = {
         op: Partial("mean", ROWS) for node in (*plan.weighed, *plan.terms) for op in program.at(node).operations
@@ -217,13 +237,14 @@ def _lying(program: Program, run: Interpreter, plan: Plan) -> Lying:
     told = [
         each for each in told if all(op.node is not each for op in rounds)
     ]  # `for rows in np.array_split(order, 6)`
-    if rounds:
-        lying = replace(lying, placed={**lying.placed, **rounds})
-    if told:  # of which a rank takes its rows where the step is given them, and not where they are made
+    if told or rounds:  # of which a rank takes its rows where the step is given them, and not where they are made
         shard = Shard(given.axis)
         tuples = [each for each in told if not program.at(each).operations]  # `x, y = next(batches)`
         handed = {op: shard for each in tuples for op in held(program.at(each)) if op.is_tensor}
-        lying = made_global(at(told), program, replace(lying, placed={**weighed, **divided, **rounds, **handed}), shard)
+        before = above(program, plan.batches)
+        lying = replace(lying, placed={**weighed, **divided, **untaken, **rounds, **handed})
+        lying = replace(lying, counts=lambda op, told: None if op in before else given.counts(op, told))
+        lying = made_global(at(told), program, lying, shard)
     lying = made_global(at(_taken_in_turn(program, run, plan)), program, lying, Each("rows"))
     return made_global(at(nodes), program, lying)
 

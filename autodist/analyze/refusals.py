@@ -21,7 +21,6 @@ from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import Source, all_of, last_name, shortened, walk
 from autodist.spread import SAME
-from autodist.tensors.mixing import ONE
 from autodist.values import (
     NOTHING,
     Draw,
@@ -301,8 +300,6 @@ def refusals_of(
             )
             if whole.reason.startswith(UNSEEN):
                 message = f"trains a model that cannot be followed: {whole.reason}"
-            if whole.reason.endswith(ONE):
-                message = f"each step trains on one sample, which cannot be shared out: {whole.reason}"
             yield refuse("AD902", whole.site.source, whole.site.node, message)
             return
         if whole is not None or any(event.value.spread is not SAME for event in backwards):

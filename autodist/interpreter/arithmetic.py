@@ -220,7 +220,7 @@ class Arithmetic(Evaluation):
     def _weighs_by_number(self, one: Value, number: Value) -> bool:
         """Whether what a model makes of a sample meets the number that it has in a rank's batch: `i * each` of `for i,
         each in enumerate(losses)`."""
-        if not one.models or self.plan.wholes is not None:
+        if not one.models:
             return False
         loops = {each.loop for each in one.origins if isinstance(each, Turn)}
         counted = {thing.loop for thing in number.things if isinstance(thing, Index)}
@@ -250,7 +250,7 @@ class Arithmetic(Evaluation):
         scope: Scope,
     ) -> None:
         """Note by how many samples of a rank something is multiplied or divided: `self.out(x) / x.size(0)`."""
-        if self.plan.wholes is not None or not isinstance(op, (ast.Mult, ast.Div)):
+        if not isinstance(op, (ast.Mult, ast.Div)):
             return
         for held, count, side in ((left, right, sides[1]), (right, left, sides[0])):
             by = isinstance(op, ast.Mult) or side is sides[1]
@@ -394,7 +394,7 @@ class Arithmetic(Evaluation):
             return isinstance(op, ast.Div) and not first  # a mean is divided by the size of the batch once more
         if loss.spread not in (MEAN, SUM, LOCAL):
             return False
-        if number.models or number.things or number.array or number.spread not in (MEAN, SUM, LOCAL):
+        if number.models or number.things or number.spread not in (MEAN, SUM, LOCAL):
             return False
         return isinstance(op, ast.Mult) or not first and loss.spread is not number.spread  # else it is weighed
 
@@ -567,7 +567,7 @@ class Arithmetic(Evaluation):
         if library and not args:
             operands = [self._lately(each.value) for each in node.keywords if each.arg == "input"]
         along = bool(operands) and operands[0].spread in (ROWS, Spread.COLUMNS)
-        if along and self.plan.wholes is None and not self.is_one_row(operands[0]):
+        if along and not self.is_one_row(operands[0]):
             position, spread = 1 if args and (library or base is None) else 0, operands[0].spread
             spelled = self.spelled_out(node, position, operands[0])
             if operations.relates_rows(name, spelled, position, spread):

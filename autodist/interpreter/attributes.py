@@ -11,6 +11,7 @@ from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.names import Names
 from autodist.interpreter.questions import MODULE_METHODS, given_to, is_hidden, kept_as, last_part, models_behind
 from autodist.interpreter.words import KEPT, SIZES
+from autodist.placement.opaque import COUNTED
 from autodist.source import Source, last_name, walk
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, Spread
 from autodist.tensors import operations
@@ -140,7 +141,8 @@ class Attributes(Evaluation, Names):
 
     def _loss_of(self, outputs: Value, node: ast.expr, scope: Scope) -> Value:
         """The loss that is one of the outputs of a model of a library: a mean over the samples, or noted."""
-        uneven = [model for model in models_behind(outputs) if self.catalog.own_loss(model.name)]
+        kinds = {model: self.catalog.own_loss(model.name) for model in models_behind(outputs)}
+        uneven = [model for model, kind in kinds.items() if kind and kind not in COUNTED]  # which placements tell of
         if uneven and outputs.spread.is_local and not self._no_grad:
             self.event("own_loss", node, scope, Value(frozenset(uneven)))
         return outputs.computed(MEAN)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 
 from autodist.interpreter.classes import Classes
-from autodist.tensors import mixing
 from autodist.values import NOTHING, Class, External, Items, Object, Scope, Value, of
 
 FUNCTIONS = ("torch.autograd.Function", "torch.autograd.function.Function")
@@ -41,10 +40,8 @@ class AutogradFunctions(Classes):
             outputs = [part for thing in result.things if isinstance(thing, Items) for part in thing.parts] or [result]
             gradients = [Value(spread=value.spread, origins=value.origins) for value in outputs]
             self._no_grad += 1
-            answer = self._pass(backward[1], node, [of(context), *gradients], {}, scope)
+            self._pass(backward[1], node, [of(context), *gradients], {}, scope)
             self._no_grad -= 1
-            if not self._no_grad and any(map(mixing.mixings, (answer, *self._contents(answer)))):
-                self.event("unfollowed", node, scope, result)  # `return g - g.mean(0)`
         given = self._mixed(args)
         followed = any(value.models for value in (result, *self._contents(result))) or not given.models
         return result if followed else given

@@ -10,8 +10,7 @@ from autodist import alternatives
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.questions import joined, truth
 from autodist.spread import RANK, ROWS
-from autodist.tensors import shapes
-from autodist.values import NOTHING, UNKNOWN, Items, Scope, Table, Value, union
+from autodist.values import NOTHING, UNKNOWN, Items, Scope, Value, union
 
 
 class Branches(Evaluation):
@@ -27,30 +26,10 @@ class Branches(Evaluation):
             for name in (_flags(taken) | _flags(other)) & scope.names.keys():  # it tells this call from others
                 scope.names[name] = _firmly(scope.names[name])
             return left
-        told = self._told_by(node.test, scope) if self.plan.wholes is not None else ()
         self._row_tests.append((node.test, test))
-        left = self._fork([node.body, node.orelse], scope, test.spread is RANK, told, outcomes)
+        left = self._fork([node.body, node.orelse], scope, test.spread is RANK, outcomes)
         self._row_tests.pop()
         return left
-
-    def _told_by(self, test: ast.expr, scope: Scope) -> tuple[dict[str, Value], dict[str, Value]]:
-        """What names hold where a test of their shape or type holds, and where it does not."""
-        names = scope.names
-        shaped = {
-            name: names[name].but(axes=axes)
-            for name, axes in shapes.told_axes(test).items()
-            if name in names and names[name].array and names[name].axes is None
-        }
-        asked = test.args if isinstance(test, ast.Call) and getattr(test.func, "id", "") == "isinstance" else []
-        if len(asked) != 2 or not isinstance(asked[0], ast.Name) or asked[0].id not in names:
-            return shaped, {}
-        value = names[asked[0].id]
-        if not value.things or not self._is_tensor_type(self._lately(asked[1])):
-            return shaped, {}
-        tensor = value.but(things=frozenset(t for t in value.things if not isinstance(t, (Items, Table))))
-        holders = frozenset(t for t in value.things if isinstance(t, (Items, Table)))
-        holder = Value(holders, origins=value.origins) if holders else value
-        return {**shaped, asked[0].id: tensor}, {asked[0].id: holder}
 
     def _decided(
         self, test: ast.expr, value: Value, scope: Scope
@@ -70,18 +49,16 @@ class Branches(Evaluation):
         blocks: Sequence[Sequence[ast.stmt]],
         scope: Scope,
         one_rank: bool = False,
-        told: Sequence[Mapping[str, Value]] = (),
         outcomes: Sequence[alternatives.Outcomes] = (),
     ) -> bool:
-        """Run alternatives from one state, and join what they leave. ``told`` is what names hold in each, ``outcomes``
-        how tests come out there."""
+        """Run alternatives from one state, and join what they leave. ``outcomes`` tell how tests come out in
+        each."""
         start, ends = dict(scope.names), []
         around, known = self._branches, self._outcomes
         self._one_rank += one_rank
         for index, block in enumerate(blocks):
             scope.names = dict(start)
             self._outcomes = outcomes[index] if outcomes else known
-            scope.names.update(told[index] if told else {})
             self._branches = (*around, id(block))
             if not self.block(block, scope):
                 ends.append(scope.names)

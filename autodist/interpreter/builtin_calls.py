@@ -28,7 +28,7 @@ from autodist.interpreter.words import KEPT
 from autodist.project.chosen import among, imported, template
 from autodist.source import all_of, walk
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
-from autodist.tensors import facts, mixing, operations
+from autodist.tensors import operations
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -114,8 +114,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 node, of(self._remember(node, lambda: Items(node, [], NOTHING), "pair")), parts, union(args)
             )
         if short in ("range", "count"):
-            counted = [each for each in args if each.spread is COUNT and self.plan.wholes is not None]
-            return of(Index(node)).but(spread=SAME, origins=union(counted).origins)
+            return of(Index(node))
         if short in ("chain", "chain.from_iterable"):
             element = union(self._element(value, node) for value in args)
             if short != "chain":
@@ -131,9 +130,6 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short == "map":
             for read in (each for each in args[1:] if any(each.objects("loader"))):
                 self.event("listed", node, scope, read)
-            converts = {t.name.rpartition(".")[2] for t in first.things if isinstance(t, External)}
-            if self.plan.wholes is not None and converts and converts <= facts.CONVERTING:
-                return of(Stream(Value(array=True), NOTHING))  # `map(torch.LongTensor, zip(*samples))`
             if len(args) == 2 and (wanted := self._key_got(node.args[0])) is not None:
                 return of(Stream(_entry(self._element(args[1], node), wanted), NOTHING))
             fields = self._fields(args[1]).values() if len(args) == 2 else ()
@@ -159,12 +155,10 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short == "isinstance" and len(args) == 2:
             if _are_modules(first) and args[1].things and all(map(_is_module_class, args[1].things)):
                 return constant(True, firm=True)
-            if _are_modules(first) and first.spread is SAME and not first.array and self._are_containers(args[1]):
+            if _are_modules(first) and first.spread is SAME and self._are_containers(args[1]):
                 return constant(False, firm=True)  # `isinstance(data, (list, tuple))`, where it is a model
             if _are_own_functions(first) and args[1].things and all(map(_is_optimizer_class, args[1].things)):
                 return constant(False, firm=True)  # a step that is written by hand, in place of an optimizer
-            if self.plan.wholes is not None:
-                return self._tells_tensor(first, args[1])
         if short == "hasattr" and first.things and all(isinstance(each, Wrapped) for each in first.things):
             if args[-1].const == "module":
                 return constant(True, firm=True)
@@ -383,16 +377,6 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         """Whether these are classes that no module is of."""
         things = {t for kind in (self._contents(kinds) or [kinds]) for t in kind.things}
         return bool(things) and all(isinstance(t, External) and t.name in CONTAINERS for t in things)
-
-    def _tells_tensor(self, value: Value, kind: Value) -> Value:
-        """`isinstance(h, torch.Tensor)`, where it is known."""
-        asked = self._is_tensor_type(kind)
-        if asked and not value.things and (value.array or mixing.is_whole(value)):
-            return constant(True, firm=True)
-        holds = all(isinstance(t, Items) for t in value.things) and not value.array and value.spread is SAME
-        if asked and value.things and holds:
-            return constant(False, firm=True)
-        return NOTHING
 
     def _named(self, node: ast.Call, text: Value, scope: Scope) -> Value | None:
         """`eval(args.model)(classes)`, `eval(args.model).Model(classes)`: any model in sight, or module with one."""
@@ -703,7 +687,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         """`filter(lambda pair: pair[0] == pair[1], zip(guesses, labels))`: those of a rank's samples that a function
         says yes to; anything else is filtered as a list is."""
         decides, over = (args[0], args[1]) if len(args) > 1 else (NOTHING, union(args))
-        rows = len(node.args) > 1 and self._goes_row_by_row(node.args[1]) and self.plan.wholes is None
+        rows = len(node.args) > 1 and self._goes_row_by_row(node.args[1])
         functions = decides.functions if rows else []
         if (
             not rows

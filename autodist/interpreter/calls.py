@@ -195,8 +195,8 @@ class Calls(Methods, AutogradFunctions):
 
     def _are_pieces(self, node: ast.Call, base: Value | None, result: Value) -> bool:
         """Whether a call hands out several tensors, each of which has all of the samples, where the whole has them."""
-        if result.things or self.plan.wholes is not None and result.spread is ROWS:
-            return False  # of batches made by hand, it is the rows that are followed, not what holds the pieces
+        if result.things:
+            return False
         method = base is not None and not base.things
         at = operations.axis(node, 1 if method else 2)
         beside = last_part(node.func) in SPLITTING and at is not None and at is not False and at != 0

@@ -13,15 +13,13 @@ from autodist.interpreter.words import SPLITTING
 from autodist.solve.layouts import Layout
 from autodist.source import all_of
 from autodist.spread import COUNT, LOCAL, ROWS, SAME, Spread, combine, spread_of
-from autodist.tensors import mixing, operations
+from autodist.tensors import operations
 from autodist.values import (
     NOTHING,
     UNKNOWN,
-    External,
     Index,
     Inside,
     Items,
-    Mixing,
     Object,
     OptimizerState,
     Parameters,
@@ -130,20 +128,9 @@ class Contents(Loaders, ByTurn):
             elif isinstance(thing, Index) and isinstance(node, (ast.For, ast.comprehension)):
                 found = found | of(thing).but(origins=value.origins)  # those that are counted
         if value.spread is not SAME:
-            if isinstance(node, ast.expr | ast.For | ast.comprehension) and mixing.is_whole(value):
-                value = self._one_by_one(value, node)
             spread = ROWS if value.spread is Spread.COLUMNS else value.spread
-            depth = value.axes if self.plan.wholes is not None else None  # without the axis that is gone through
-            found = found | value.but(things=frozenset(), const=UNKNOWN, firm=False, spread=spread, axes=depth)
+            found = found | value.but(things=frozenset(), const=UNKNOWN, firm=False, spread=spread, axes=None)
         return found
-
-    def _one_by_one(self, value: Value, node: ast.expr | ast.For | ast.comprehension) -> Value:
-        """Rows that a loop takes one after the other."""
-        start = node if isinstance(node, ast.expr) else node.iter
-        if value.things or value.spread is not ROWS or start not in self.sources or self._takes_pieces(start, value):
-            return value
-        mixed = Mixing(start, self.sources[start], mixing.ONE_BY_ONE)
-        return value.but(origins=value.origins | {mixed})
 
     def _takes_pieces(self, over: ast.expr, value: Value) -> bool:
         """Whether a loop goes through pieces of which each has all of the rows: `x.split(1, dim=1)`, `x.unbind(1)`,
@@ -255,10 +242,6 @@ class Contents(Loaders, ByTurn):
             if any(self.holds_local(value) for value in values):
                 spreads.append(LOCAL)
         return union(values).computed(combine(spreads))
-
-    def _is_tensor_type(self, kind: Value) -> bool:
-        names = {"torch.Tensor", "torch.autograd.Variable"}
-        return any(isinstance(thing, External) and thing.name in names for thing in kind.things)
 
     def holds_local(self, value: Value, depth: int = 3) -> bool:
         """Whether a container or object of the project holds something local."""

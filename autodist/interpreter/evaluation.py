@@ -16,7 +16,7 @@ from autodist.interpreter.words import COUNTING, CUTTING, REST, SIZES
 from autodist.placement.opaque import FIELDS_OF_NODES, OF_GRAPHS
 from autodist.source import all_of, counted_of, filled_in, first_index, last_name, operands
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread, measured
-from autodist.tensors import axes, calls, operations, picking, shapes
+from autodist.tensors import axes, calls, operations, picking
 from autodist.tensors.named_axes import from_front
 from autodist.tensors.picking import FORMS
 from autodist.values import (
@@ -83,7 +83,7 @@ class Evaluation(Single, Overloads):
         """Keep what ``node`` evaluated to, and take for granted what is planned for it."""
         plan, kind = self.plan, type(node)
         if kind in READ and value.spread is SAME and not value.origins and node not in plan.named:
-            if not plan.turns and not plan.gathered:
+            if not plan.turns and not plan.gathered and node not in plan.taken and node not in plan.batches:
                 return self._read(node, value, scope)
         operates, reduced = kind in OPERATIONS, node in plan.reduced
         if self._outcomes and (value.things or value.models):
@@ -92,8 +92,8 @@ class Evaluation(Single, Overloads):
             return self._kept(node, value.but(spread=LOCAL), scope)  # of one sample, whatever its axes are
         if reduced:
             kept = frozenset(t for t in value.things if not isinstance(t, Parameters))
-            gathered = value.spread is ROWS and plan.wholes is None
-            origins: frozenset[Amplified | Gathered] = frozenset([Gathered(node)] if gathered else [])
+            gathered = [Gathered(node)] if value.spread is ROWS else []
+            origins: frozenset[Amplified | Gathered] = frozenset(gathered)
             origins |= {each for each in value.origins if isinstance(each, Amplified)}
             value = Value(kept if not value.spread.is_local else frozenset(), models=value.models, origins=origins)
         if value.spread.is_local and (told := self.catalog.measured.get(node)) is not None:
@@ -104,7 +104,7 @@ class Evaluation(Single, Overloads):
             self.event("joined", node, scope, value)
             if value.spread is MEAN or value.spread is SUM and not self._no_grad:
                 value = value.but(spread=SAME)
-        if operates and value.spread.is_local and plan.wholes is None:
+        if operates and value.spread.is_local:
             value = self._with_axes(node, value, scope)
         if node in plan.untaken and value.spread is CROSS:
             value = value.but(spread=ROWS)
@@ -131,9 +131,9 @@ class Evaluation(Single, Overloads):
             value = value.but(models=frozenset())
         if not self._forward:
             value = self._weighed(node, value)
-        if plan.wholes is not None:
-            value = self._followed(node, value, scope, plan.wholes)
-        if operates and not value.things and value.spread is SAME and shapes.is_zero(node, self.latest):
+        if node in plan.taken or node in plan.batches:
+            value = self._shared_out(node, value, scope)
+        if operates and not value.things and value.spread is SAME and calls.is_zero(node, self.latest):
             value = value.but(zero=True)
         if value.things and node in plan.wraps:  # made in the argument of a call
             value = self._planned(node, value)
@@ -147,8 +147,6 @@ class Evaluation(Single, Overloads):
             value = self._possible(value)
         if (value.things or value.weights) and not self._forward:
             value = self._weighed(node, value)
-        if self.plan.wholes is not None:
-            value = self._followed(node, value, scope, self.plan.wholes)
         return self._kept(node, value, scope)
 
     def _gathered(self, node: ast.expr, value: Value, scope: Scope) -> Value:
@@ -177,9 +175,7 @@ class Evaluation(Single, Overloads):
 
     def _kept(self, node: ast.expr, value: Value, scope: Scope) -> Value:
         self.latest[node] = value
-        if value.const is UNKNOWN and (
-            type(node) in (ast.Name, ast.Subscript, ast.Attribute) or self.plan.wholes is not None
-        ):
+        if value.const is UNKNOWN and type(node) in (ast.Name, ast.Subscript, ast.Attribute):
             if (spreads := self.spreads.get(node)) is None:
                 spreads = self.spreads[node] = set()
             spreads.add(value.spread)
@@ -226,7 +222,7 @@ class Evaluation(Single, Overloads):
     def _gives_pair(self, call: ast.Call) -> bool:
         """Whether a recurrent layer is called."""
         layers = objects_called(self._lately(call.func))
-        return bool(layers) and self.plan.wholes is None and all(map(axes.gives_pair, layers))
+        return bool(layers) and all(map(axes.gives_pair, layers))
 
     def _axes_of(self, node: ast.expr) -> int | None:
         value = self._lately(node)
@@ -243,7 +239,7 @@ class Evaluation(Single, Overloads):
     def _found_by(self, node: ast.expr, counted: ast.expr) -> Value | None:
         """The condition on a rank's samples of which it is counted how often it holds: `len(np.where(hits)[0])`,
         `hits.nonzero().size(0)`."""
-        if self.plan.wholes is not None or _counts_later_axis(node):
+        if _counts_later_axis(node):
             return None
         for _ in range(6):
             made = self._lately(counted).made if isinstance(counted, ast.Name) else ()

@@ -13,13 +13,11 @@ from autodist.interpreter.questions import in_order
 from autodist.interpreter.words import REST
 from autodist.source import is_generator, walk
 from autodist.spread import LOCAL
-from autodist.tensors import mixing
 from autodist.values import (
     NOTHING,
     External,
     Function,
     Items,
-    Mixing,
     Object,
     Scope,
     Stream,
@@ -110,7 +108,7 @@ class Functions(Attributes):
                 self.event("left_out", node, scope, of(function))
             given = [*args, *keywords.values()]
             self._take_in(function, node, given, scope)
-            return self._unfollowed(self._mixed(given), node, scope)
+            return self._mixed(given)
         self.executed.add(definition)
         self._entered.add(definition)
         READING.functions, READING.path = READING.functions + 1, function.source.path
@@ -178,13 +176,6 @@ class Functions(Attributes):
         for name, held in owner.attributes.items():
             if not held.things and not isinstance(held.const, str):
                 owner.attributes[name] = held | Value(spread=LOCAL, origins=local.origins)
-
-    def _unfollowed(self, value: Value, node: ast.Call | None, scope: Scope) -> Value:
-        """The result of a function that is not entered once more."""
-        if self.plan.wholes is None or node is None or not mixing.is_whole(value):
-            return value
-        mixed = Mixing(node, scope.source, "calls a function too often to be followed")
-        return value.but(origins=value.origins | {mixed})
 
     def _signature(self, function: Function, args: list[Value], keywords: dict[str, Value]) -> Any:
         """What a forward pass depends on; running it again with the same tells nothing new."""

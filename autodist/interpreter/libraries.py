@@ -170,7 +170,7 @@ class Libraries(BuiltinCalls):
         if name in ("is_tensor", "is_floating_point", "is_complex", "isscalar"):
             return NOTHING
         values = [self._with_contents(value) for value in args]
-        if name in facts.CONVERTING and args and self.plan.wholes is None:
+        if name in facts.CONVERTING and args:
             counted = self._row_numbers(args[0])
             listed = any(isinstance(t, Items) for t in args[0].things) or isinstance(node.args[0], ast.Call)
             if counted is not None and listed:

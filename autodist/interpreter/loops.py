@@ -18,10 +18,8 @@ from autodist.interpreter.questions import (
     last_part,
 )
 from autodist.interpreter.stores import Stores
-from autodist.interpreter.words import SPLITTING
 from autodist.source import all_of, argument, bound_each_time, counted_of, first_index, told_once, walk
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, Spread
-from autodist.tensors import mixing
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -80,8 +78,6 @@ class Loops(Stores):
             element = self._element(iterable, node)
             if taken:
                 element = self._taken(element, node, scope)
-            if self.plan.wholes is not None:
-                self._note_batches(node, element, scope)
 
             def bind() -> None:
                 self.assign(node.target, element, scope, node.iter)
@@ -197,8 +193,6 @@ class Loops(Stores):
             value = scope.names.get(name, NOTHING)
             if value.spread is ROWS and not value.things:
                 value = value.but(origins=value.origins | {turn})
-                if mixing.is_whole(value):
-                    value = value.but(axes=None, origins=value.origins | self._gone_through(value, scope.source))
                 scope.names[name] = value
 
     def _counts_rows_of(self, target: ast.expr) -> bool:
@@ -221,32 +215,6 @@ class Loops(Stores):
             home = scope.find(target.id)
             if home is not None:
                 home.names[target.id] = home.names[target.id].but(spread=ROWS)
-
-    def _note_batches(self, node: ast.For | ast.AsyncFor, element: Value, scope: Scope) -> None:
-        """Note what a loop goes over: `for x, y in batches`, `for i, (x, y) in enumerate(batches)`."""
-        over, batch = node.iter, element
-        things = self._lately(over.func).things if isinstance(over, ast.Call) else frozenset()
-        called = {thing.name for thing in things if isinstance(thing, External)}
-        if isinstance(over, ast.Call) and called == {"builtins.enumerate"} and over.args:
-            pairs = [t.parts for t in element.things if isinstance(t, Items) and len(t.parts) == 2]
-            over, batch = over.args[0], union(pair[1] for pair in pairs)
-        if self._gives_indices(over):
-            batch = Value(origins=frozenset([Draw(over, scope.source, self._path)]), array=True)
-        if called != {"builtins.range"}:
-            self.event("may_be_batches", over, scope, batch)
-
-    def _gives_indices(self, over: ast.expr) -> bool:
-        """`order.split(size)`, `np.array_split(order, n)`, a batch sampler: the numbers of samples, batch by batch."""
-        if any("batch_sampler" in thing.roles for thing in self._lately(over).things if isinstance(thing, Object)):
-            return True
-        if (
-            not isinstance(over, ast.Call)
-            or not isinstance(over.func, ast.Attribute)
-            or over.func.attr not in SPLITTING
-        ):
-            return False
-        parts = [self._lately(over.func.value), *(self._lately(arg) for arg in over.args[:1])]
-        return any(part.axes == 1 and part.array for part in parts)
 
     def do_While(self, node: ast.While, scope: Scope) -> bool:
         test = self.eval(node.test, scope)

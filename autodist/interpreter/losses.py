@@ -20,7 +20,7 @@ def _axes_by_label(scores: Value = NOTHING, labels: Value = NOTHING) -> int:
     as of one picture each; one, if neither is known."""
     if scores.axes is not None and scores.axes > 1:
         return scores.axes - 1
-    return labels.axes or max(labels.least, scores.least - 1, 1)
+    return labels.axes or 1
 
 
 def _is_output(value: Value) -> bool:
@@ -46,7 +46,7 @@ class Losses(Contents):
         if options.get("size_average", NOTHING).const is False or reduction == "sum":
             return mixed.computed(SUM)
         if options.get("reduce", NOTHING).const is False or reduction == "none":
-            by_class = self.plan.wholes is None and name_of_loss(call, NOTHING) in BY_CLASS
+            by_class = name_of_loss(call, NOTHING) in BY_CLASS
             return mixed.computed(ROWS).but(axes=_axes_by_label(*values[:2]) if by_class else None)
         return mixed.computed(MEAN)
 

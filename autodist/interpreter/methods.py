@@ -231,7 +231,7 @@ class Methods(Libraries, TorchModules):
                 spread = CROSS
             if name in ("matmul", "mm") and len(operands) == 1 and sums_products(base, operands[0], not self._no_grad):
                 spread = SUM
-            if base.spread is ROWS and base.axes == 1 and name in facts.PICKING and self.plan.wholes is None:
+            if base.spread is ROWS and base.axes == 1 and name in facts.PICKING:
                 spread = LOCAL  # one number for each sample, of which some are picked
             mixed = union([base, *operands])
             if name in SIZES:  # of whichever samples, unless it depends on what they are how many are picked
@@ -271,7 +271,7 @@ class Methods(Libraries, TorchModules):
             held = names[name]
             if not held.things and not held.weights:
                 filled = held.but(spread=value.spread, origins=value.origins, models=value.models, zero=False)
-                names[name] = filled.but(axes=value.axes, array=held.array or value.array)
+                names[name] = filled.but(axes=value.axes)
 
     def _turned_in_place(self, node: ast.Call, spread: Spread, scope: Scope) -> None:
         """`x.transpose_(0, 1)`, which is `x = x.transpose(0, 1)`."""

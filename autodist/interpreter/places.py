@@ -21,7 +21,7 @@ class Places(Attributes):
 
     def _with_rows_second(self, node: ast.Call, result: Value) -> bool:
         """`out.view(2, -1, 3)`: as many parts as the number says, each of which has its share of the samples."""
-        if last_part(node.func) not in ("view", "reshape") or result.spread is not ROWS or self.plan.wholes is not None:
+        if last_part(node.func) not in ("view", "reshape") or result.spread is not ROWS:
             return False
         sizes = node.args[isinstance(node.func, ast.Attribute) and self._lately(node.func.value).spread is not ROWS :]
         sizes = list(sizes[0].elts) if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)) else sizes

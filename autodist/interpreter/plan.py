@@ -18,8 +18,8 @@ class Plan:
     ``wraps`` the statements after which a model is wrapped, with the expression that names it, or the expression that
     makes it where it has no name, ``reduced`` the expressions whose value is made global, ``divided`` those that become
     a rank's share of the batch size, ``dropped`` the wrappers that go, ``modules`` the calls of unknown libraries that
-    turned out to make a module, ``wholes`` the names of tensors of which a rank takes its rows (None: nobody asks which
-    values are tensors), ``columns`` those of which it takes columns, ``counts`` names of the number of all rows that
+    turned out to make a module, ``wholes`` the names of tensors of which a rank takes its rows,
+    ``columns`` those of which it takes columns, ``counts`` names of the number of all rows that
     shape other tensors.
     """
 
@@ -32,7 +32,7 @@ class Plan:
     modules: frozenset[int] = frozenset()
     inputs: frozenset[int] = frozenset()
     """Calls that make tensors with `requires_grad=True` which nothing trains: they are data."""
-    wholes: frozenset[ast.expr] | None = None
+    wholes: frozenset[ast.expr] = frozenset()
     columns: frozenset[ast.expr] = frozenset()
     counts: frozenset[ast.expr] = frozenset()
     batches: frozenset[ast.expr] = frozenset()
@@ -62,6 +62,11 @@ class Plan:
         return frozenset[ast.AST]().union(
             self.reduced, self.joined, self.divided, self.gathered, self.untaken, self.weighed, self.terms
         )
+
+    @cached_property
+    def taken(self) -> frozenset[ast.expr]:
+        """Where a rank takes its share of data that it has in full, or of their number."""
+        return self.wholes | self.columns | self.counts
 
     def shares(self, draw: ast.expr) -> bool:
         """Whether ranks take their share of what is drawn there."""

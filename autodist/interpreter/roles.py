@@ -353,12 +353,6 @@ class Roles(Stores):
         if not parameters and rows and outputs.models and outputs.spread in (MEAN, SAME):
             origins |= {Amplified(node, scope.source)}
         element = Value(spread=of_each, origins=origins, models=value.models)
-        if self.plan.wholes is not None and not parameters:  # each has the shape of what it is the gradient by
-            derived = self._contents(inputs) or [inputs]
-            axes = {each.axes for each in derived}
-            element = element.but(
-                array=all(each.array for each in derived), axes=axes.pop() if len(axes) == 1 else None
-            )
         return of(self._remember(node, lambda: Items(node, [], element))).but(origins=origins)
 
     def call_autograd_backward(

@@ -20,6 +20,7 @@ from autodist.interpreter.machine import Interrupted, Spent
 from autodist.interpreter.plan import Plan
 from autodist.interpreter.statements import Statements
 from autodist.placement import Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement.call import ROWS
 from autodist.placement.lattice import is_even_number
 from autodist.placement.padded import propagate_padding
 from autodist.placement.placements import Placements
@@ -31,9 +32,7 @@ from autodist.solve.generators import Generators
 from autodist.solve.layouts import Layout, layouts
 from autodist.solve.normalising import normalising
 from autodist.solve.padding import padding
-from autodist.solve.sizes import key
 from autodist.solve.sources import Sources, sources
-from autodist.solve.steps import steps_of
 from autodist.spread import Spread
 from autodist.trace import trace
 from autodist.values import NOTHING, Function, Object, Value
@@ -76,9 +75,17 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
 
     def lies(self, node: ast.AST) -> list[Placement]:
         """How what an expression may be lies over the ranks: of each operation that may give it, in any context."""
+        if (share := self._taken_as(node)) is not None:
+            return [share]
         given: frozenset[Operation] = self.runs.program.at(node).operations
         of = self.placements.of
         return [of[each] for each in given if each in of]
+
+    def _taken_as(self, node: ast.AST) -> Placement | None:
+        """How what a rank takes its share of lies where it does so."""
+        if node not in self.plan.taken:
+            return None
+        return Partial("sum", ROWS) if node in self.plan.counts else Shard(int(node in self.plan.columns))
 
     @cached_property
     def padding(self) -> Mapping[Operation, Placement]:
@@ -98,13 +105,13 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
         return None if sizes is None else len(sizes)
 
     def _is_told(self, node: ast.AST) -> bool:
-        """Whether the graph tells how an expression lies: it may not come to code that a run comes to, and knows of
-        whole data and batches of which a rank takes its share only where they are computed with."""
-        by_hand = self.plan.batches or self.plan.wholes is not None
-        return not isinstance(node, ast.expr) or bool(self.runs.program.at(node)) and not by_hand
+        """Whether the graph tells how an expression lies: it may not come to code that a run comes to."""
+        return not isinstance(node, ast.expr) or bool(self.runs.program.at(node))
 
     def is_alike(self, node: ast.AST) -> bool:
         """Whether all ranks have the same there, whatever a list or an object holds that it is."""
+        if node in self.plan.taken:
+            return False
         if not self._is_told(node):
             return not self._value(node).spread.is_local
         lying = self.placements.joint(self.runs.program.at(node).operations)
@@ -246,18 +253,6 @@ class Runs:
     def layouts(self) -> Mapping[ast.AST, Layout]:
         """How loaders lay out their batches, as far as the project was read."""
         return layouts(self._traced, self._catalog) if self._traced.complete else {}
-
-    def may_count(self, size: ast.AST, call: ast.AST) -> bool:
-        """Whether a number that a call is given may be how many samples a batch has, and what it makes of it come to a
-        loss, as far as the project was read."""
-        program = self._traced
-        if not program.complete:
-            return True
-        given = self.sources(program, frozenset(), frozenset())
-        rows = given.rows if given.batches else frozenset()  # of all of the data, a number may be written down
-        made = program.at(call).operations
-        learnt = not made or not made.isdisjoint(steps_of(program).reaching)
-        return learnt and (not rows or key(program.at(size)) in rows)
 
     def sources(self, program: Program, training: frozenset[Any], ahead: frozenset[Any]) -> Sources:
         """What each rank has its share of, some loaders that are known to train among it, and none that are read

@@ -16,7 +16,6 @@ from autodist.interpreter.questions import adds_to, is_of_one, spine
 from autodist.interpreter.stores import Stores
 from autodist.source import last_name, stepped_tensor, walk
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM
-from autodist.tensors import shapes
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -91,10 +90,6 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         if counted is not None and value.made:
             changes = [each for each in counted[1] if self._lately(each).spread.is_local]
             value = value.but(made=frozenset((scope.source, each) for each in changes) or value.made)
-        if self.plan.wholes is not None and self._loops:
-            for part in node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]:
-                if isinstance(part, (ast.Call, ast.Subscript)):
-                    self.event("may_be_batch", part, scope, self._lately(part))
         if isinstance(node.value, (ast.Call, ast.Await, ast.IfExp)) and self._modules_in(value):
             self.event("bind", node, scope, value)
         elif self._modules_in(value):
@@ -119,9 +114,6 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
                         self.event("bind_part" if made else "alias_part", part, scope, bound)
         if counted is not None:
             self._count_up(*counted, scope)
-        for name, axes in shapes.unpacked_axes(node).items() if self.plan.wholes is not None else ():
-            if name in scope.names and scope.names[name].array and scope.names[name].axes is None:
-                scope.names[name] = scope.names[name].but(axes=axes)
 
     def _loaded(self, node: ast.Assign, value: Value, scope: Scope) -> Value:
         """`model = torch.load(path)`: a name of a model is that of another one from here on."""
@@ -192,13 +184,12 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         spread = self._binary(node.op, before, change)
         self._note_scaled(node.op, before, change, node, (node.target, node.value), scope)
         self._note_statistic(node.op, before, change, node.value, scope, (node.target, node.value))
-        mixed = self._augmented(node, spread, scope)
         joined = isinstance(node.op, (ast.Add, ast.BitOr)) and any(isinstance(t, Parameters) for t in before.things)
         more = frozenset(t for t in change.things if joined and isinstance(t, (Parameters, Items)))
         value = Value(
             before.things | more if not spread.is_local else frozenset(),
             spread,
-            before.origins | change.origins | mixed,
+            before.origins | change.origins,
             before.models | change.models,
             made=(before.made | {(scope.source, node.value)}) if spread.is_local else frozenset(),
             weights=before.weights | change.weights,

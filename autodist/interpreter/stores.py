@@ -10,9 +10,9 @@ from autodist.interpreter.machine import Entered, Stored
 from autodist.interpreter.questions import has_keys, is_hashable, is_of_one
 from autodist.interpreter.shared import Shared
 from autodist.interpreter.words import FILLING, KEPT
-from autodist.source import Source, all_of, argument, first_index, indices, last_name, walk
+from autodist.source import Source, all_of, argument, last_name, walk
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
-from autodist.tensors import mixing, picking, shapes
+from autodist.tensors import picking
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -21,7 +21,6 @@ from autodist.values import (
     Inside,
     Items,
     LocalModule,
-    Mixing,
     Object,
     Parameters,
     Scope,
@@ -254,8 +253,6 @@ class Stores(Shared):
             self._becomes_table(target.value, base, key, value, scope)
         if value.spread.is_local:
             self._keep_inside(target.value, value, scope)
-        if self.plan.wholes is not None:
-            self._written_into(target, value, scope)
         places = target.slice.elts if isinstance(target.slice, ast.Tuple) else []
         noise = drawn_by_evaluation([value, key, *map(self._lately, places)])
         for names, name in self._holders(target.value, scope):
@@ -335,7 +332,7 @@ class Stores(Shared):
         `weights = torch.ones(len(x))`."""
         made = [each for _, each in base.made]
         filled = bool(made) and all(isinstance(each, ast.Call) and last_name(each.func) in FILLING for each in made)
-        here = self.plan.wholes is None and not self._forward and not self._no_grad
+        here = not self._forward and not self._no_grad
         return here and filled and base.spread is ROWS and picking.tells_places(target.slice)
 
     def _is_counted_place(self, key: Value) -> bool:
@@ -372,42 +369,6 @@ class Stores(Shared):
         table = self._remember(target, lambda: Table(target, {}, NOTHING), "held")
         table.entries[key.const] = table.entries.get(key.const, NOTHING) | value
         self.assign(ast.Name(target.id, ast.Store()), base | of(table), scope, None)
-
-    def _written_into(self, target: ast.Subscript, value: Value, scope: Scope) -> None:
-        """What becomes of rows where some of them, or their fields, are written: `h[:, t] = step(h[:, t - 1])`."""
-        base = self._lately(target.value)
-        if (
-            not mixing.is_whole(base)
-            and not mixing.is_whole(value)
-            or not isinstance(target.value, (ast.Name, ast.Attribute))
-        ):
-            return
-        first = first_index(target)
-        all_rows = isinstance(first, ast.Slice) and first.lower is first.upper is first.step is None
-        origins = base.origins | value.origins
-        turns = self._turns(first) if base.spread is ROWS and not self.is_by_turn(base) else frozenset[Turn]()
-        if turns and not any(each.batch for each in turns) and (self.is_one_row(value) or not mixing.is_whole(value)):
-            gone_through = self._gone_through(Value(origins=turns), scope.source)  # `x[i, :] = data[rows[i]]`
-            origins = frozenset(each for each in origins if not isinstance(each, Turn)) | gone_through
-        elif not all_rows or not self._meets_own_rows(target, base, value):
-            reason = "writes some of the rows, which may be those of other samples"
-            origins |= {Mixing(target, scope.source, reason)}
-        if target.value in self.plan.columns or target.value in (self.plan.wholes or ()):
-            origins |= {Mixing(target, scope.source, mixing.WRITTEN)}
-        if not base.things:
-            self.assign(target.value, base.but(origins=origins, zero=False), scope, None)
-
-    def _meets_own_rows(self, target: ast.Subscript, base: Value, value: Value) -> bool:
-        """Whether each row meets what is written of its own: `h[:, t] = step(h[:, t - 1])`, and where an axis comes
-        ahead of the samples, `outputs[:, t, :] = state`, of the state of one layer."""
-        if base.spread is ROWS and (value.spread is ROWS or not value.array):
-            return True
-        places = indices(target)
-        picked = [each for each in places if not isinstance(each, ast.Slice)]
-        if base.spread is not ROWS or value.spread is not COLUMNS or None in (base.axes, value.axes):
-            return False
-        single = all(shapes.is_number(each, self._lately) for each in picked)
-        return single and base.axes - len(picked) == value.axes - 1  # type: ignore[operator]
 
     def _keep_inside(self, target: ast.expr, value: Value, scope: Scope) -> None:
         """`table.total[key] += loss.item()`: what a library's table may give back from here on."""

@@ -21,9 +21,9 @@ from autodist.interpreter.questions import (
     models_behind,
     under_samples,
 )
-from autodist.source import first_index, is_generator, last_name, walk
+from autodist.source import first_index, last_name, walk
 from autodist.spread import COUNT, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
-from autodist.tensors import mixing, picking
+from autodist.tensors import picking
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -35,7 +35,6 @@ from autodist.values import (
     Inside,
     Items,
     LocalModule,
-    Mixing,
     Object,
     OptimizerState,
     Parameters,
@@ -134,7 +133,7 @@ class Subscripts(Places):
     def _looks_up(self, base: Value, key: Value) -> bool:
         """Whether each sample is given what was counted of its kind in the batch: `torch.bincount(labels)[labels]`."""
         counted = base.spread in (MEAN, SUM) and not base.things and not base.models
-        training = not self._no_grad and not self._forward and self.plan.wholes is None
+        training = not self._no_grad and not self._forward
         return counted and training and key.spread is ROWS and not key.things
 
     @staticmethod
@@ -261,11 +260,8 @@ class Subscripts(Places):
             draw = (
                 (self._sequential(node, key, scope) or self._first_of(node, base, scope)) if not base.things else None
             )
-            if draw is None and self.plan.wholes is not None:
-                draw = self._stepping(node, scope)
             if draw is not None:
                 self.event("draw", node, scope, of(draw))
-                origins = frozenset(o for o in origins if not (isinstance(o, Mixing) and o.reason == mixing.ONE))
                 return Value(spread=ROWS if self.plan.shares(node) else SAME, origins=origins | {draw}, models=models)
             return Value(origins=origins, models=models) if origins or models else NOTHING
         if base.spread.is_local:
@@ -317,47 +313,6 @@ class Subscripts(Places):
         size = upper.right if isinstance(upper, ast.BinOp) and isinstance(upper.op, ast.Add) else None
         return Draw(node, scope.source, self._path, size) if walks or computed else None
 
-    def _stepping(self, node: ast.Subscript, scope: Scope) -> Draw | None:
-        """A slice between two places that move on: `data[self.position : end]` with `self.position += size`, also of
-        all columns: `data[self.position : end, ...]`; and the next piece of all streams, as a generator yields them:
-        `streams[:, n : n + length]`."""
-        if self._reads_on(node, scope):
-            return Draw(node, scope.source, self._path)
-        cut = first_index(node)
-        if (
-            not isinstance(cut, ast.Slice)
-            or cut.lower is None
-            or cut.upper is None
-            or not isinstance(node.ctx, ast.Load)
-        ):
-            return None
-        around = list(scope.source.ancestors(node))
-        method = next((each for each in around if isinstance(each, ast.ClassDef)), None)
-        home = next((each for each in around if isinstance(each, ast.FunctionDef)), None)
-        moving = _moving(method or home or scope.source.tree)
-        places = [
-            {ast.unparse(n) for n in walk(bound) if isinstance(n, (ast.Name, ast.Attribute))}
-            for bound in (cut.lower, cut.upper)
-        ]
-        return Draw(node, scope.source, self._path) if all(place & moving for place in places) else None
-
-    def _reads_on(self, node: ast.Subscript, scope: Scope) -> bool:
-        """`streams[:, n : n + length]`, in a generator."""
-        axes = node.slice.elts if isinstance(node.slice, ast.Tuple) else []
-        if (
-            len(axes) != 2
-            or not all(isinstance(each, ast.Slice) for each in axes)
-            or not isinstance(node.ctx, ast.Load)
-        ):
-            return False
-        streams, piece = axes
-        assert isinstance(streams, ast.Slice) and isinstance(piece, ast.Slice)
-        if streams.lower or streams.upper or streams.step or piece.lower is None:
-            return False
-        if not is_generator(scope.source.home(node)):
-            return False
-        return any(isinstance(t, Index) and _steps(t.loop) for t in self.values.get(piece.lower, NOTHING).things)
-
     def _first_of(self, node: ast.Subscript, base: Value, scope: Scope) -> Draw | None:
         """The first few of indices that were drawn: `torch.randperm(n)[:batch_size]`."""
         cut = node.slice
@@ -379,28 +334,6 @@ class Subscripts(Places):
 
 
 @lru_cache(maxsize=256)
-def _moving(home: ast.AST) -> set[str]:
-    """The names that a function or class counts up, goes through numbers with, or computes from one of those."""
-    found: set[str] = set()
-    for node in walk(home):
-        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-            found.add(ast.unparse(node.target))
-        elif isinstance(node, ast.For):
-            found |= {ast.unparse(n) for n in walk(node.target) if isinstance(n, ast.Name)}
-    for _ in range(2):
-        for node in walk(home):
-            if isinstance(node, ast.Assign) and isinstance(
-                node.value, (ast.BinOp, ast.Call, ast.Name, ast.Attribute, ast.Tuple)
-            ):
-                pairs: list[tuple[ast.expr, ast.expr]] = [(node.targets[0], node.value)]
-                if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):
-                    pairs = list(zip(node.targets[0].elts, node.value.elts, strict=False))
-                for target, value in pairs:
-                    if found & {ast.unparse(n) for n in walk(value) if isinstance(n, (ast.Name, ast.Attribute))}:
-                        found.add(ast.unparse(target))
-    return found
-
-
 def _as_given(node: ast.expr) -> ast.expr:
     """`outputs` of `outputs.to_tuple()`"""
     called = node.func if isinstance(node, ast.Call) else None

@@ -11,7 +11,7 @@ from autodist.interpreter.subscripts import Subscripts
 from autodist.interpreter.words import DRAWING, KEPT, MOVES, REMAKES, RETURNS_SELF, SIZES
 from autodist.source import walk
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SUM, Spread
-from autodist.tensors import axes, facts, mixing, operations, torch_layers
+from autodist.tensors import axes, facts, operations
 from autodist.tensors.named_axes import as_written, from_front, is_unread
 from autodist.values import (
     NOTHING,
@@ -20,7 +20,6 @@ from autodist.values import (
     Function,
     Inside,
     Items,
-    Mixing,
     Object,
     OptimizerState,
     Parameters,
@@ -131,16 +130,12 @@ class TorchModules(Subscripts, Stores, Losses):
             result = self._through_sequence(layer, node, values[0], scope)
         elif layer.args and "module" in layer.roles:
             self._enter_children(layer, node, args, scope)
-        if values and self._no_grad == 0 and torch_layers.runs_along_rows(layer, values[0]):
-            self.event("along_rows", node, scope, values[0], of(layer))
         short = layer.kind
-        if values and values[0].spread in (ROWS, Spread.COLUMNS) and self.plan.wholes is None:
+        if values and values[0].spread in (ROWS, Spread.COLUMNS):
             if self._goes_along(layer, values[0], node, scope):
                 result = result.but(spread=LOCAL)
         if short in COMPARING and {ROWS, Spread.COLUMNS} <= {value.spread for value in values}:
             result = result.computed(CROSS)
-        if self.plan.wholes is not None and short in facts.RECURRENT:
-            return self._recurrent(layer, node, values)
         if result.spread.is_local and values and (short in facts.RECURRENT or short == "MultiheadAttention"):
             return self._pair(layer, node, result.but(axes=values[0].axes), result.but(axes=None))
         return result
@@ -180,19 +175,6 @@ class TorchModules(Subscripts, Stores, Losses):
         held = [thing for value in module.attributes.values() for thing in value.things]
         layers = any(isinstance(t, Parameters) or isinstance(t, Object) and "module" in t.roles for t in held)
         return module.cls is not None and not layers and any(value.models for value in given)
-
-    def _recurrent(self, layer: Object, node: ast.Call, values: list[Value]) -> Value:
-        """The output and the state of a recurrent layer: the batch is the second axis of the state."""
-        mixed = self._mixed([*values, *(inner for value in values[1:] for inner in self._contents(value))])
-        if not mixing.is_whole(mixed):
-            return mixed
-        found = torch_layers.through_layer(layer, values, mixed, self._contents)
-        if isinstance(found, str):
-            source = self.sources.get(node.func, self.module.source)
-            return mixed.but(origins=mixed.origins | {Mixing(node, source, found)})
-        state = mixed.but(spread=Spread.COLUMNS, things=frozenset(), array=True, axes=3)
-        output = mixed.but(spread=found, things=frozenset(), array=True, axes=3)
-        return self._pair(layer, node, output, state)
 
     def _through_sequence(self, sequence: Object, node: ast.Call, given: Value, scope: Scope) -> Value:
         """What the layers of a sequence make of what it is given, one after the other."""

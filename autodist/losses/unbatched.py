@@ -123,7 +123,7 @@ def _unseen(backward: Event, run: Interpreter) -> Iterator[Reason]:
             continue
         for given in event.node.args:
             value = run.values.get(given, NOTHING)
-            if not isinstance(given, ast.Name) or value.array or value.things or value.models or value.spread.is_local:
+            if not isinstance(given, ast.Name) or value.things or value.models or value.spread.is_local:
                 continue
             made = _bound(given, run)
             if made is not None and _is_of_torch(made, run):

@@ -28,7 +28,7 @@ LISTS = frozenset(["reduction", "concatenate", "stack", "container", "comparison
 SHAPE = "normalized_shape"
 MIXED = {"pad": "pad", "layer_norm": SHAPE, "rms_norm": SHAPE}
 """What functions call the argument that has a number for each axis which they compute together."""
-SHAPES = ("torch.Tensor.shape", "torch.Tensor.size")
+SHAPES = ("torch.Tensor.shape", "torch.Tensor.size", "object.shape", "object.size")
 SIZED = frozenset("view expand repeat fill random unflatten".split())
 SIZES = ("size", "k", "num_samples")
 """The keywords that tell how many numbers are drawn."""
@@ -189,7 +189,9 @@ def operands(operation: Operation, known: operations.Operation) -> Iterator[Valu
         inner = parts(each) if known.cls in ("concatenate", "stack", "container", "contraction") else None
         yield from inner if inner is not None else [each]
     if operation.owner is not None and operation.owner.name.startswith("torch.distributions."):
-        yield from (each for each in (*operation.owner.inputs, *operation.owner.keywords.values()) if each.operations)
+        owned = [*operation.owner.inputs, *operation.owner.keywords.values()]
+        matrix = operation.owner.name.endswith("MultivariateNormal")  # beside the mean
+        yield from (each for each in (owned[:1] if matrix else owned) if each.operations)
     named, product = [*operation.keywords.items()], known.cls == "contraction"
     for name, each in sorted(named, key=lambda item: item[0] != "input") if product else named:
         inner = parts(each) if known.cls in ("concatenate", "stack") else None  # `torch.cat(tensors=[x, y])`

@@ -5,7 +5,8 @@ from __future__ import annotations
 from autodist import operations
 from autodist.placement import arguments
 from autodist.placement.along import BY_PLACE
-from autodist.placement.call import Call
+from autodist.placement.by_number import AS_MANY
+from autodist.placement.call import OTHER_SIZE, Call
 from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.measures import Measures
 from autodist.placement.shapes import Sizes
@@ -39,11 +40,17 @@ class InPlace(Measures):
         if alike or isinstance(old, Each):
             return old, sizes
         if isinstance(by, Replicate) and all(map(self._found.begins, base.operations)) and not self._is_counted(key):
-            return new, sizes
+            return (PerRank("setitem", AS_MANY) if self._is_written_down(new, sizes, key) else new), sizes
         if isinstance(by, Replicate) and isinstance(new, Replicate):
             sums = isinstance(old, Partial) and old.reduce == "sum" and not arguments.is_zero(value)
             return (PerRank("setitem", "it would be counted as often as there are ranks") if sums else old), sizes
         return PerRank("setitem", "each rank puts what it has into a tensor of all"), sizes
+
+    def _is_written_down(self, new: Placement, sizes: Sizes, key: Value) -> bool:
+        """Whether a tensor is made with as many rows as a whole batch has samples, which a rank's share is put into."""
+        _, part = subscript(Replicate(), sizes, key, self._operand, self._found.size)
+        along = part[new.axis : new.axis + 1] if isinstance(new, Shard) and not new.in_parts and part else ()
+        return any(each not in (None, OTHER_SIZE, 1) for each in along)
 
     def _is_counted(self, key: Value) -> bool:
         """Whether it tells as many places as a rank has samples: `rows[: len(x)]`"""

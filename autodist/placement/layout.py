@@ -60,6 +60,9 @@ def view(call: Call) -> Placement:
     for at, size in enumerate(call.sizes):
         if size in (-1, None):
             fits = None not in before and prod(each or 0 for each in before) == prod(s or 0 for s in call.sizes[:at])
+            behind_it = call.first.sizes[shard + 1 :], call.sizes[at + 1 :]  # `x.view(x.shape[0], x.shape[1], 1)`
+            told = size is None and not {None, -1, OTHER_SIZE} & {*behind_it[0], *behind_it[1]}
+            fits = fits or told and prod(e or 0 for e in behind_it[0]) == prod(e or 0 for e in behind_it[1])
             merged = call.first.axes - shard > len(call.sizes) - at
             parts = call.sizes[0]
             if (

@@ -10,7 +10,7 @@ from autodist import operations
 from autodist.placement import arguments
 from autodist.placement.call import ROWS
 from autodist.placement.decided import DECIDED, DECIDED_BEFORE, decided, is_behind
-from autodist.placement.lattice import PARTS, PIECES, Each, Partial, PerRank, Placement, Replicate
+from autodist.placement.lattice import PARTS, PIECES, Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.reading import LOADED, Reading
 from autodist.placement.sizes import AGAIN
 from autodist.program import Operation, Region, Value, closure, held
@@ -190,12 +190,16 @@ class Loops(Reading):
         self, operation: Operation, placement: Placement | None, others: Mapping[Operation, Placement | None]
     ) -> PerRank | None:
         """What becomes of what a loop takes in rounds of ``others``: of a rank's own samples, where it is taken of what
-        all ranks have, `zip(outputs, weights)`, and of samples that were gathered beside those."""
+        all ranks have, `zip(outputs, weights)`, or of pieces along another axis, `zip(x, x.split(1, dim=1))`, and of
+        samples that were gathered beside those."""
         over = operation.inputs[0] if operation.inputs else Value()
         if isinstance(placement, Each) and placement.loop == ROWS:
             whole = (each for each, lies in others.items() if lies == Replicate())
             return PerRank(operation.name, BESIDE_GATHERED) if any(map(self._are_gathered, whole)) else None
         counts = operation.name == "range.index"
+        if isinstance(placement, Shard) and not placement.in_parts:
+            beside = any(isinstance(each, Each) and each.loop == ROWS for each in others.values())
+            return PerRank(operation.name, AGAIN) if beside else None
         if placement != Replicate() or over.operations and not counts and not any(e.is_tensor for e in over.operations):
             return None
         if not any(isinstance(each, Each) and each.loop == ROWS for each in others.values()):

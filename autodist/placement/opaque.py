@@ -13,7 +13,7 @@ from autodist.placement.in_place import InPlace
 from autodist.placement.lattice import GUESSED, Each, Partial, PerRank, Placement, Replicate, Shard, is_guessed
 from autodist.placement.measured import ANY, as_placement, lying_alike
 from autodist.placement.shapes import Sizes
-from autodist.program import FIELDS, Operation, Value, closure, held
+from autodist.program import FIELDS, Operation, Value, closure, held, joined
 from autodist.source import Source, last_name, walk
 
 NOT_KNOWN = f"{GUESSED} what it computes"
@@ -125,6 +125,8 @@ class Opaque(InPlace):
             lying = self._operand(of)
             nodes = isinstance(lying, Shard) and self._is_of_nodes(of, operation)
             return replace(lying, rows=NODES) if nodes and isinstance(lying, Shard) else lying
+        if of.operations and all(map(_takes_first, of.operations)):  # `model(x, labels=x)[:2]`
+            of = joined(each.inputs[0] for each in of.operations)
         models = [each for each in of.operations if self._is_model(each) and self._table.find(each.name) is None]
         if not models or len(models) < len(of.operations):
             return None
@@ -191,6 +193,13 @@ def leaves_labels_out(source: Source) -> bool:
     )
     negative = (each for each in nodes if isinstance(each, ast.UnaryOp) and id(each) not in indices)
     return told or any(ast.unparse(each) == "-100" for each in negative)
+
+
+def _takes_first(operation: Operation) -> bool:
+    """Whether it takes the first ones of several outputs."""
+    cut = operation.inputs[1].operation if operation.name == "getitem" else None
+    begins = cut.inputs[0] if cut is not None and cut.name == "builtins.slice" else None
+    return begins is not None and begins.is_constant and begins.constant in (None, 0)
 
 
 def _is_given_labels(operation: Operation) -> bool:

@@ -148,8 +148,7 @@ class Propagation(Opaque):
             return PerRank(operation.name, WRAPPED), None
         if operation.name in ("iterate", "range.index"):
             placement, sizes = self._round(operation)
-            others = {each: self._round(each)[0] for each in side_by_side(operation, self._program)}
-            return self._beside(operation, placement, others) or placement, sizes
+            return self._beside(operation, placement, self._rounds_beside(operation)) or placement, sizes
         if (words := self._packed(operation)) is not None:
             return words, None
         if operation.name == "getitem":
@@ -263,6 +262,15 @@ class Propagation(Opaque):
         """Whether a number is divided that all ranks have alike, as by how many they are."""
         return all(isinstance(self._operand(each), (Replicate, type(None))) for each in operation.inputs)
 
+    def _rounds_beside(self, operation: Operation) -> dict[Operation, Placement | None]:
+        """What a loop takes in the same rounds, and how it lies there."""
+        taken, found = self._found.taken, {}
+        for each in side_by_side(operation, self._program):
+            self._found.taken = self._plan.taken.get(each, {})
+            found[each] = self._round(each)[0]
+        self._found.taken = taken
+        return found
+
     def _round(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         """What a loop has come to that goes over samples, or over their numbers."""
         over, numbers = operation.inputs[0] if operation.inputs else Value(), operation.name == "range.index"
@@ -373,6 +381,8 @@ class Propagation(Opaque):
             return shape, ()
         if (field := self._field(base, operation)) is not None:
             return field, self._sizes_of_field(base, key)
+        if len(operation.inputs) == 1:
+            return placement, None  # `model(**collated(batch))`: all that has names
         if (state := self._state(base, operation)) is not None:
             return state
         if any(self._gives_several(each) for each in base.operations) and len(arguments.keys_of(key)) < 2:
@@ -483,7 +493,8 @@ class Propagation(Opaque):
             call, operands=tuple(operands), sizes=self._numbers(call, told, rows), parameters=known.parameters
         )
         alike = all(each.placement == Replicate() for each in operands)
-        alike = alike or known.cls == "multiply" and any(map(_is_naught, given))  # `0 * unused.sum()`
+        if known.cls == "multiply" and any(map(_is_naught, given)):  # `0 * unused.sum()`, and as many zeros as samples
+            alike = not any(isinstance(each.placement, Shard) for each in operands)
         placement = Replicate() if alike else self._under_all(known, call, sizes)
         if not alike:
             if known.parameters.get("all") and self._is_filled_up(given[0]) and self._is_shown(operation):

@@ -90,9 +90,13 @@ class Reading:
         """How a value lies, or what is in it."""
         if any(isinstance(self._found.joint(keys.operations), (Each, PerRank)) for keys in arguments.keys(value)):
             return PerRank("builtins.dict", "its keys are each rank's own")
-        if value.things and value.operations and self._is_one_for_each(value):
+        if value.things and value.operations and (self._is_shared_out(value) or self._is_one_for_each(value)):
             return self._found.value(value)
         found = self._found.joint(held(value))
+        if isinstance(found, PerRank) and found.operation == "join" and len(value.things) + bool(value.operations) > 1:
+            several = [self._found.value(value), *(self._operand(Value(things=frozenset([t]))) for t in value.things)]
+            if len(alike := {each for each in several if each is not None}) == 1:
+                return alike.pop()  # lists with one for each sample, of what ranks have and of what they are given
         if (lost := self._lost_in_list(value, found)) is not None:
             return lost
         if value.things and not value.operations and any(map(self._is_lost, self._tests_of(value))):
@@ -105,6 +109,10 @@ class Reading:
         if found == Replicate() and value.things and not value.operations and self._is_filled_by_each(value):
             return Shard(0)  # of what each of them is given, `[torch.randperm(9) for _ in x]`
         return found
+
+    def _is_shared_out(self, value: Value) -> bool:
+        """Whether it is a part of a list that is a batch: `samples[i : i + 8]`"""
+        return value.operations <= self._plan.placed.keys() and all(each.name == "getitem" for each in value.operations)
 
     def _is_filled_by_each(self, value: Value) -> bool:
         """Whether a list is given something in each round of a loop over a rank's samples, and in no other loop."""
@@ -226,11 +234,13 @@ class Reading:
         if not isinstance(over, Shard):
             return isinstance(over, Each)
         tuples = any(self._gives_several(each) for each in loop.subject.operations)
-        several = held(Value(things=loop.subject.things))  # of a loader, or of several side by side
+        several = [*held(Value(things=loop.subject.things))]  # of a loader, or of several side by side
         batches = any(each.name in LOADED or each in self._plan.placed for each in several)
         batches = batches or any(each.name == FIELDS for each in loop.subject.operations)
         listed = arguments.parts(loop.subject) is not None  # `[out, out.flip(1)]`
-        return not (tuples or batches or listed) and over.axis == 0
+        rounds = (self._found.of.get(each) for each in several if each.name == "iterate")
+        pieces = any(isinstance(each, Shard) for each in rounds)  # `zip(x.split(1, 1), y.split(1, 1))`
+        return not (tuples or batches or listed or pieces) and over.axis == 0
 
     def _piece(self, over: Value) -> Shard | None:
         """One of the pieces that a loop takes a rank's samples in: as many pieces as in one process, `x.chunk(4)`, or

@@ -9,7 +9,7 @@ from autodist.placement.lattice import Partial, Placement, Replicate, Shard
 
 COUNTING = "what counts of "
 """Begins the name of what labels weigh that have weights, or of how many are not left out."""
-OF_TIME = "it takes the axis of the samples for time"
+OF_TIME = "it takes the axis of the samples for time, from one to the next: tell it by batch_first which axis that is"
 BESIDE = "some operands have the samples of a rank, and others have not"
 
 

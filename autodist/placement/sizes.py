@@ -12,6 +12,7 @@ from autodist.placement.lattice import Partial, Placement, Replicate, Shard, cou
 NO_NUMBER = "it has a size that differs over the ranks, and is no number of their samples"
 OF_ALL_NUMBERS = "it is computed of all samples together, and nothing joins the ranks' results"
 AGAIN = "it begins again on each rank, with a number for each of the rank's own samples"
+OF_SIZES = "among the sizes is the number of each rank's own samples"
 
 
 def length(call: Call) -> Placement:
@@ -23,7 +24,7 @@ def length(call: Call) -> Placement:
     if everything:
         return Partial("sum", rows_of(call) if call.first.axes == 1 else "")
     if call.axis is None and call.number("default") is None:
-        return call.apart("among the sizes is the number of each rank's own samples")
+        return call.apart(OF_SIZES)
     return Partial("sum", rows_of(call)) if shard in call.axes() else Replicate()
 
 

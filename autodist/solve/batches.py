@@ -8,7 +8,7 @@ from typing import Any
 from autodist.catalog import RANDOM_ROLES, Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
-from autodist.program import Operation, Program, Value, held
+from autodist.program import Operation, Program, Value, constant, held
 from autodist.solve import sizes
 from autodist.solve.steps import Steps, all_held
 
@@ -122,6 +122,8 @@ class Batches(Steps):
 
     def _of_slice(self, operation: Operation) -> list[Value] | None:
         keys = arguments.keys_of(operation.inputs[1]) or [operation.inputs[1]]
+        if (told := arguments.parts(keys[0])) is not None:  # `data[[i]]`
+            return [constant(len(told))] if any(map(self.varies, told)) else None
         cut = sizes.as_slice(keys[0])
         if cut is None:
             return None

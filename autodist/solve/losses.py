@@ -170,6 +170,14 @@ class Losses:
             if isinstance(lying, Partial) and not lying.weight.startswith(OWN):  # which models tell of
                 yield each, self._counted_by(each, lying.weight)
 
+    def taken_by_models(self) -> Iterator[Operation]:
+        """The losses that models take themselves, as means over what their labels leave in."""
+        ends = sorted(self.ends, key=lambda op: op.number)
+        for each in dict.fromkeys(op for end in ends for op in self._begins(end)):
+            lying = self.placements.of[each]
+            if isinstance(lying, Partial) and lying.weight.startswith(OWN):
+                yield each
+
     def _begins(self, end: Operation) -> list[Operation]:
         """Where the mean is taken that a loss is, if it is weighted."""
         of = self.placements.of
@@ -252,6 +260,8 @@ class Losses:
         """What losses got lost at, all of them or some, for ``certain`` or for all that is known, and why: samples that
         others pick by number, and sums and means over a rank's samples that something else is computed with than what
         adds up."""
+        if lost is None:
+            yield from self._left_at()
         lost = self._lost() if lost is None else lost
         for each in self._above(lost):
             lying, reason = self.placements.of[each], self._reason_of(each)
@@ -261,6 +271,14 @@ class Losses:
                 if self._goes_on_in_order(each):
                     yield each, reason
                 yield from ((cut, FIRST) for cut in self._cuts_of(each))
+
+    def _left_at(self) -> Iterator[tuple[Operation, str]]:
+        """The losses of the sample that a loop has come to last, of which each rank has its own."""
+        for each in self.backward:
+            ends = held(joined(each.inputs[:1]))
+            if not self._goes_round_with(each):
+                lying = ((op, self.placements.of.get(op)) for op in ends)
+                yield from ((op, LAST) for op, lies in lying if isinstance(lies, Each) and lies.loop != PIECES)
 
     def _goes_on_in_order(self, order: Operation) -> bool:
         """Whether something is computed of the samples in their order that is no sum, mean or extreme of them all:
@@ -362,7 +380,8 @@ class Losses:
             return False
         first, told = self.placements.value(operation.inputs[0]) if operation.inputs else None, call(operation, known)
         if known.cls == "per_sample" and told.mixed is None and (known.short == "pad" or not getattr(first, "axis", 0)):
-            return False  # of a sample alone, such layers are given no batch
+            taken = {*self.plan.placed, *self.plan.taken.get(operation, ())}
+            return operation.inputs[0].operations <= taken  # of a sample alone, such layers are given no batch
         return not told.untold and all(self.placements.size(each) is not None for each in operation.inputs[:1])
 
     def is_lost_at(self, nodes: Collection[ast.AST], backward: ast.AST) -> bool:

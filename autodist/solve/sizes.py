@@ -65,6 +65,15 @@ def first_slice(subscript: Operation) -> Operation | None:
     return None if found is None or is_whole(found) else found
 
 
+def second_slice(subscript: Operation) -> Operation | None:
+    """The slice along the second axis that a subscript takes of all that lies along the first: `x[:, start:stop]`."""
+    parts = keys_of(subscript.inputs[1]) if subscript.name == "getitem" and len(subscript.inputs) > 1 else None
+    cuts = [as_slice(each) for each in (parts or [])[:2]]
+    if len(cuts) < 2 or cuts[0] is None or cuts[1] is None or not is_whole(cuts[0]) or is_whole(cuts[1]):
+        return None
+    return cuts[1]
+
+
 def lengths(cut: Operation) -> Iterator[Value]:
     """How long a slice may be: `size` of `[i : i + size]`, of `[i * size : (i + 1) * size]`, of `[:size]`, and of
     `range(0, n, size)` where it starts."""

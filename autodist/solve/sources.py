@@ -7,7 +7,7 @@ a step that takes all of the data. What has as many rows as such a batch is a pa
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from collections.abc import Sequence as Row
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,15 +17,18 @@ from autodist import operations
 from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement.arguments import ZEROS
-from autodist.placement.lattice import Each, Partial, Placement, Replicate, Shard
+from autodist.placement.decided import side_by_side
+from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
-from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value
+from autodist.placement.samples import OF_TIME
+from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure
 from autodist.solve import sizes
 from autodist.solve.batches import SINGLE, Batches, batch_sizes, keys, laid_out
 from autodist.solve.steps import all_held, given
 from autodist.solve.written import parts_of
-from autodist.source import argument, walk
+from autodist.source import argument, is_mask, walk
 
 LOADERS = (BATCH, FIELDS, SAMPLE)
 NUMBERS = ("builtins.len", "torch.Tensor.size", "torch.Tensor.shape")
@@ -104,8 +107,11 @@ def sources(
     by_columns = found.by_columns(by_rows)
     if by_columns is None:
         return by_rows
-    better = _steps_along(by_rows) or found.losses(by_columns) > found.losses(by_rows)
-    return by_columns if better else by_rows
+    if _steps_along(by_rows):
+        return by_columns
+    rows, columns = found.lying(by_rows), found.lying(by_columns)
+    told = found.takes_time(rows) or found.are_deep(by_columns, columns)
+    return by_columns if told and found.losses(by_columns, columns) > found.losses(by_rows, rows) else by_rows
 
 
 class _Found(Batches):
@@ -149,6 +155,10 @@ class _Found(Batches):
             return None
         if found.wholes:
             return self._whole(1)
+        if all(map(sizes.second_slice, found.batches)):  # `x[:, i : i + size]`, of sequences
+            cuts = filter(None, map(sizes.second_slice, found.batches))
+            told = (size for cut in cuts for size in sizes.lengths(cut))
+            return self._sources(found.batches, batches=found.batches, axis=1, rows=keys(told))
         if not all(sizes.first_slice(each) or len(self.shape(each)) > 1 for each in found.batches):
             return None
         second = keys(size for each in found.batches for size in self.shape(each)[1:2])
@@ -162,14 +172,18 @@ class _Found(Batches):
         return Sources(reaching=reaching, steps=steps, **what)
 
     def _whole(self, axis: int) -> Sources:
-        """What steps take of the data that was there before. What picks samples by such numbers is as long as these,
-        and what is picked by others is no whole."""
+        """What steps take of the data that was there before, or that each makes anew of nothing that is drawn. What
+        picks samples by such numbers is as long as these, and what is picked by others is no whole."""
+        found = self._taken_of(self._is_data, axis)
+        return found if found.wholes else self._taken_of(self._is_made, axis)
+
+    def _taken_of(self, is_data: Callable[[Operation], bool], axis: int) -> Sources:
         taken: dict[Operation, dict[Operation, Placement]] = {}
         seen, pending = set(self.backward), [*self.backward]
         while pending:
             user = pending.pop()
-            for each in self._followed(user):
-                if self._is_data(each):
+            for each in {*self._followed(user), *side_by_side(user, self.program)}:  # which say how often
+                if is_data(each):
                     taken.setdefault(user, {})[each] = Shard(axis)
                 elif each not in seen and not self.is_of_module(each):
                     seen.add(each)
@@ -206,17 +220,59 @@ class _Found(Batches):
             return given(user)
         picking = all_held([first])
         one = self.once_a_step(user) and self.varies(first) or any(map(self.draws_anew, picking))
-        return picking if one or any(map(self._is_data, picking)) else given(user)
+        told = any(self._is_data(each) or self._is_mask(each) for each in picking)
+        return picking if one or told else given(user)
+
+    def _is_field(self, operation: Operation) -> bool:
+        """Whether it reads an attribute of what was loaded ahead of the steps, which no tensor has: `graph.x`"""
+        read = isinstance(operation.node, ast.Attribute) and operation.name.startswith("torch.Tensor.")
+        return read and self.table.find(operation.name) is None and all(map(self.is_before, given(operation)))
+
+    def _is_mask(self, operation: Operation) -> bool:
+        """Whether it is there ahead of the steps, and says by its name that it picks samples:
+        `output[data.train_mask]`"""
+        read = operation.name.startswith("object.") and all(map(self.is_before, given(operation)))
+        told = isinstance(operation.node, ast.expr) and is_mask(operation.node, operation.source)
+        return told and (read or self.is_before(operation))
 
     def _is_data(self, operation: Operation) -> bool:
         """Whether it is a tensor that was made before the steps, and is not trained."""
-        if not operation.is_tensor or operation in self.gone_through:
+        if not (operation.is_tensor or self._is_mask(operation)) or operation in self.gone_through:
             return False
-        return self.is_before(operation) and not self.is_of_module(operation)
+        if any(map(self._is_field, self.program.users[operation])):
+            return False  # `graph` of `graph.x`, an object that was loaded
+        if operation.name in ("numpy.where", "numpy.nonzero") and len(operation.inputs) == 1:
+            return False  # a tuple
+        before = self.is_before(operation) or self._is_mask(operation) or self._is_field(operation)
+        return before and not self.is_of_module(operation)
 
-    def losses(self, found: Sources) -> int:
+    def _is_made(self, operation: Operation) -> bool:
+        """Whether each step makes it of numbers that count up: `torch.linspace(0, 1, 30).view(-1, 1)`"""
+        above = closure([operation], given)
+        known = [self.table.find(each.name) for each in above]
+        counts = any(each is not None and each.cls == "arange" for each in known)
+        alone = all(each is not None and each.cls not in ("random", "random_like") for each in known)
+        return counts and alone and operation.is_tensor and not any(each.owner is not None for each in above)
+
+    def lying(self, found: Sources) -> Placements:
+        """How values lie where these sources are shared out."""
+        return propagate(self.program, found.plan, self.table, self._catalog)
+
+    def takes_time(self, placements: Placements) -> bool:
+        """Whether a layer takes the samples for time, if they lie where they are taken to."""
+        lying = (placements.of.get(each) for each in self.reaching)
+        return any(isinstance(each, PerRank) and each.reason == OF_TIME for each in lying)
+
+    def are_deep(self, found: Sources, placements: Placements) -> bool:
+        """Whether data have an axis behind that of the samples, so that it is not that of the features."""
+        data = found.batches or found.wholes
+        return all(len(placements.sizes.get(each) or ()) > found.axis + 1 for each in data)
+
+    def losses(self, found: Sources, placements: Placements) -> int:
         """How many losses are means or sums over the samples of all ranks."""
-        placements = propagate(self.program, found.plan, self.table, self._catalog)
+        along = slice(found.axis, found.axis + 1)
+        if any((placements.sizes.get(each) or (0, 0))[along] in ((), (1,)) for each in found.batches):
+            return 0  # no samples lie along an axis that is not there
         lying = [placements.value(each.inputs[0]) for each in self.backward if each.inputs]
         return sum(isinstance(each, Partial) for each in lying)
 

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autodist.source import argument
-from autodist.tensors.facts import ALIKE, APPLYING, CREATING, ELEMENTWISE, FACTORIES
+from autodist.tensors.facts import ALIKE, APPLYING, CREATING, ELEMENTWISE
 from autodist.tensors.operations import IN_PLACE
 from autodist.values import Class, External, Function, Object, Value, Wrapped
 
 Latest = Callable[[ast.expr], Value]
-
-
-def makes_tensor(node: ast.Call) -> bool:
-    """`torch.zeros(1, n, size)`, `weight.new_zeros(1, n, size)`"""
-    return called_name(node) in FACTORIES
 
 
 def is_entered(node: ast.Call, latest: Latest) -> bool:
@@ -84,41 +79,6 @@ def adds_up(call: ast.Call) -> bool:
     return method in ("index_add_", "scatter_add_")
 
 
-def layers_of(node: ast.Call, latest: Latest) -> list[Object]:
-    """The modules of a library that may be called, as `criterion` is one loss or another."""
-    called = node.func
-    if isinstance(called, ast.Attribute) and called.attr in ("forward", "__call__") and not latest(called).things:
-        called = called.value  # `model.forward(x)`
-    things = [t.module if isinstance(t, Wrapped) else t for t in latest(called).things]
-    found = [each for each in things if isinstance(each, Object) and each.cls is None]
-    found.sort(key=lambda layer: (layer.name, layer.node.lineno, layer.node.col_offset))
-    return found if len(found) == len(things) else []
-
-
-def size_asked(node: ast.expr | None) -> ast.expr | None:
-    """The tensor in `x.size()`, `x.shape`."""
-    if isinstance(node, ast.Attribute) and node.attr == "shape":
-        return node.value
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "size":
-        return node.func.value if not node.args else None
-    return None
-
-
-def parts_inside(layer: Object) -> list[Object]:
-    """The parts of a container of layers."""
-    found: list[Object] = []
-    for value in layer.args:
-        for thing in value.things:
-            if isinstance(thing, Object):
-                found.append(thing)
-    return found
-
-
-def shape_asked(node: ast.Call) -> Sequence[ast.expr]:
-    """The shape that a call asks for: `torch.zeros(n, 4)`, `torch.zeros(size=(n, 4))`"""
-    return node.args or [keyword.value for keyword in node.keywords if keyword.arg in ("size", "shape")]
-
-
 def is_list(rest: Sequence[ast.expr]) -> bool:
     return len(rest) == 1 and isinstance(rest[0], (ast.Tuple, ast.List))
 
@@ -132,9 +92,43 @@ def number_of(node: ast.expr | None) -> int | None:
     return None
 
 
-def axis_of(node: ast.Call, rest: Sequence[ast.expr], names: tuple[str, ...] = ("dim", "axis")) -> int | None:
-    """The axis that a call names, by position or keyword."""
-    for keyword in node.keywords:
-        if keyword.arg in names:
-            return number_of(keyword.value)
-    return number_of(rest[0]) if rest else None
+def is_zero(node: ast.expr, values: Mapping[ast.expr, Value]) -> bool:
+    """`torch.zeros(3)`, `np.zeros(3)`, `torch.tensor(0.0)`, also once it is moved to a device, `[0] * 3`, and the items
+    of such, and `0.9 * total` as long as there is nothing of it."""
+    if isinstance(node, ast.Subscript):
+        return values[node.value].zero if node.value in values else False
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)):
+        parts = (node.left, node.right) if isinstance(node.op, ast.Mult) else (node.left,)
+        held = [values[each] for each in parts if each in values]
+        if any(each.zero or each.const == 0 and each.const is not False for each in held):
+            return True
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.left, ast.List):
+        return all(isinstance(each, ast.Constant) and each.value == 0 for each in node.left.elts)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    name = node.func.attr
+    if name in ("zeros", "zeros_like", "new_zeros"):
+        return True
+    if name == "tensor":
+        return bool(node.args) and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
+    if name in ("to", "cuda", "cpu", "float", "double", "long", "int", "clone", "detach"):
+        base = values.get(node.func.value)
+        return base is not None and base.zero
+    return False
+
+
+def counted_off(index: ast.expr, latest: Latest) -> ast.Call | None:
+    """The call that counts off what an index goes through: `range(n)`, `torch.arange(n)`, also as a list, on a device,
+    or by a name."""
+    if isinstance(index, ast.Name):
+        made = [each for _, each in latest(index).made if each is not index]
+        index = made[0] if len(made) == 1 else index
+    if not isinstance(index, ast.Call):
+        return None
+    name = called_name(index)
+    if name in ("range", "arange"):
+        return index
+    if name in ("list", "tensor", "LongTensor", "as_tensor", "array") and len(index.args) >= 1:
+        return counted_off(index.args[0], latest)
+    moved = isinstance(index.func, ast.Attribute) and name in ("to", "cuda", "cpu", "long", "int", "type", "type_as")
+    return counted_off(index.func.value, latest) if moved and isinstance(index.func, ast.Attribute) else None

@@ -33,18 +33,11 @@ ALONG = frozenset(
 NUMBER_BY_NUMBER = TABLE.layers("same", "elementwise", "random_like")
 LAYERS = NUMBER_BY_NUMBER | TABLE.layers("per_sample", "batch_statistic") - {"EmbeddingBag"}
 """Layers that give a row for each row; an `EmbeddingBag` may be told where each begins."""
-NORMALISING_LAST = frozenset({"LayerNorm", "RMSNorm"})
-FEATURES = frozenset(
-    "Linear Bilinear LayerNorm RMSNorm GroupNorm BatchNorm1d BatchNorm2d RNNCell LSTMCell GRUCell".split()
-)
 FOLDING = frozenset("Flatten Unflatten Softmax LogSoftmax Softmax2d".split())
 RECURRENT = frozenset("RNN LSTM GRU".split())
 STACKS = frozenset(
     "Transformer TransformerEncoder TransformerDecoder TransformerEncoderLayer TransformerDecoderLayer".split()
 )
-BATCH_FIRST = {each.short: each.parameters["batch_first"] for each in TABLE if "batch_first" in each.parameters}
-"""Where layers take by position which axis the samples lie along."""
-ATTENDING = ("Transformer", "MultiheadAttention")
 ALIKE = TABLE.layers("loss") | TABLE.named("loss")
 """Losses over two tensors of one shape: others are broadcast, which pairs rows."""
 LOSSES = ALIKE | frozenset("cross_entropy nll_loss CrossEntropyLoss NLLLoss NLLLoss2d".split())
@@ -52,7 +45,6 @@ PICKING = frozenset("max min topk sort median".split())
 """What gives values and their positions."""
 PRODUCTS = frozenset("matmul mm mv spmm smm".split())
 QUESTIONS = frozenset("size dim numel nelement ndimension is_floating_point element_size get_device".split())
-PLAIN_BUILTINS = frozenset("len float int print str repr isinstance type hasattr format bool id abs round".split())
 FACTORIES = frozenset("zeros ones full empty rand randn new_zeros new_ones new".split())
 NEW = frozenset("new new_zeros new_ones new_full new_empty".split())
 CONVERTING = frozenset(
@@ -64,15 +56,5 @@ CREATING = frozenset(
     "random random_sample standard_normal empty zeros_like ones_like rand_like randn_like randperm permutation vstack "
     "hstack concatenate stack cat column_stack choice".split()
 )
-RANDOM_SIZES = {
-    "normal": 2,
-    "uniform": 2,
-    "random": 0,
-    "random_sample": 0,
-    "standard_normal": 0,
-    "randn": 0,
-    "rand": 0,
-    "choice": 1,
-}
 APPLYING = ("torch.utils.checkpoint.checkpoint",)
 """Functions of libraries that do nothing to the rows but hand them to their first argument."""

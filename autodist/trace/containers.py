@@ -329,8 +329,9 @@ class Containers(Names):
         if found.things or not found:
             return found
         by_sample = any(each.is_tensor for each in key.operations)
-        by_number = len(found.constants) > 1 and any(map(_counts_samples, key.operations))
-        if told_apart and (by_sample or by_number) or any(map(self._is_drawn, key.operations)):
+        counted = any(map(_is_counted_up, found.operations))
+        by_number = (counted or len(found.constants) > 1) and any(map(_counts_samples, key.operations))
+        if (told_apart or counted) and (by_sample or by_number) or any(map(self._is_drawn, key.operations)):
             found |= self.record("getitem", node, frame, [thing(container), Value(key.operations)], tag="by sample")
         return found
 
@@ -543,6 +544,12 @@ def _stores(statement: ast.stmt, key: str) -> bool:
 
 def _targets(statement: ast.stmt) -> list[ast.expr]:
     return [statement.target] if isinstance(statement, ast.AugAssign) else getattr(statement, "targets", [])
+
+
+def _is_counted_up(operation: Operation) -> bool:
+    """Whether it is a number that a loop counts to, or computed of it: `0.1 * k` of `[0.1 * k for k in range(10)]`"""
+    above = closure([operation], lambda op: () if op.is_tensor else op.given)
+    return any(each.name == "range.index" for each in above) and not any(each.is_tensor for each in above)
 
 
 def _counts_samples(operation: Operation) -> bool:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from autodist.program import UNKNOWN, Value, constant, joined
+from autodist import operations
+from autodist.program import UNKNOWN, Operation, Value, constant, joined
 from autodist.trace.things import External
 
 NAMES: Mapping[type[ast.AST], str] = {
@@ -117,14 +118,19 @@ def identity(left: Value, right: Value) -> bool | None:
     """Whether one is None where the other is, `x is None`, if that is known."""
     for one, other in ((left, right), (right, left)):
         if other.is_constant and other.constant is None:
-            maybe = {each == (type(None), None) for each in one.constants}
+            maybe: set[bool | None] = {each == (type(None), None) for each in one.constants}
             maybe |= {False for _ in one.things}
-            if one.operations:
-                return None
+            maybe |= {False if _is_surely_tensor(each) else None for each in one.operations}
             return maybe.pop() if len(maybe) == 1 else None
     if left.is_constant and right.is_constant:
         return bool(left.constant is right.constant or left.constant == right.constant)
     return None
+
+
+def _is_surely_tensor(operation: Operation) -> bool:
+    """Whether it gives a tensor or an array, and never None: what is drawn, filled or computed."""
+    known = operations.load().find(operation.name) if operation.is_tensor else None
+    return known is not None and known.cls not in ("fact", "mutation")
 
 
 def without_none(value: Value) -> Value:

@@ -15,6 +15,7 @@ from autodist.catalog import Catalog
 from autodist.program import EMPTY, Effect, Operation, Program, Region, Value, closure, constant, joined
 from autodist.program.graph import VIEWS, RegionKind, gives_tensors
 from autodist.project import Project
+from autodist.trace.settings import Settings
 from autodist.trace.things import External, Frame, Function, Guards, Heap, LocalModule, Object, Slot, is_anew
 
 MOST_STEPS = 400_000
@@ -111,6 +112,7 @@ class Machine(ABC):
         self.main = LocalModule("__main__", Frame(project.entry))
         self.region = Region("module", project.entry, project.entry.tree)
         self.guards: Guards = ()
+        self.settings = Settings(project)
         self.modules: dict[str, LocalModule] = {}
         self.contexts: dict[ast.AST, list[Context]] = {}
         """The contexts of each function."""

@@ -28,7 +28,7 @@ class Names(Machine):
         if found is not None:
             if found is not frame:
                 self.read(found, node.id)
-            return self.current(found.names.get(node.id, EMPTY))
+            return self.settings.possible(self.current(found.names.get(node.id, EMPTY)), self.guards)
         if node.id == "__name__":
             module = frame.module
             names = [each.name for each in self.modules.values() if each.frame is module]

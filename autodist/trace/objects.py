@@ -275,7 +275,8 @@ class Objects(Calls):
             return self.element_of(one, node, frame) if name == "__next__" else self.stream_of(one, node, frame)
         if "optimizer" in one.roles and name == "step" and (inputs or "closure" in keywords):
             closure = keywords.get("closure", joined(inputs[:1]))
-            loss = self.call(closure, node, frame, [], {})
+            with self.within("loop", node, frame):  # as often as it sees fit, and outside of any other loop, maybe
+                loss = self.call(closure, node, frame, [], {})
             if one.cls is not None or not one.name.startswith("torch.optim.") or one.name.endswith("LBFGS"):
                 self.answered([closure])  # by which it decides how far it steps
             self._note_method(one, name, self.record(f"{names[0]}.step", node, frame, inputs, keywords, owner=one))

@@ -103,5 +103,5 @@ for step in range(100):
     learn(x[rows], y[rows])
 """
     after, said = converted(tmp_path, text)
-    assert "cross_entropy(model(local_rows(inputs)), local_rows(labels))" in after
+    assert "rows = local_rows(order[place : place + size], size)" in after
     assert "DistributedSampler" not in after and "AD902" not in said

@@ -83,4 +83,5 @@ def test_steps_of_time(tmp_path: Path, zygote: Zygote, loop: str) -> None:
     ],
 )
 def test_rows_that_belong_together(tmp_path: Path, loop: str) -> None:
-    assert "AD902" in conftest.converted(tmp_path, SCRIPT.format(loop=loop))[1]
+    said = conftest.converted(tmp_path, SCRIPT.format(loop=loop))[1]
+    assert "AD902" in said or "AD602" in said

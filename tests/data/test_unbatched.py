@@ -41,7 +41,7 @@ CASES = [
         "    optimizer.zero_grad()\n"
         "    loss.backward()\n"
         "    optimizer.step()\n",
-        "each step trains on one sample, which cannot be shared out: data[[i]] has one",
+        "data[[i]] has one sample, which cannot be shared out",
     ),
     (
         "from torch_geometric.nn import GATConv\n"

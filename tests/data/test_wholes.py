@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import conftest
 import pytest
 
 from autodist.config import Config, Strategy
 from autodist.convert import convert
 from autodist.project import Project
+from autodist.verify.launch import Zygote
 
 SCRIPT = """
 import numpy as np
@@ -82,37 +84,36 @@ SHARED = [
     "loss = (nn.L1Loss() if step else nn.MSELoss())(net(x), y)",
     "h = torch.zeros(x.size(0), 4); h[:, 0] = x[:, 0]; out = net(h); loss = criterion(out, y)",
 ]
-REFUSED = [
+JOINED = [
     "loss = criterion(net(x).squeeze(1), y.squeeze(1))",
+    "out = net(x); loss = ((out - out.mean()) ** 2).mean()",
+    "out = net(x); loss = criterion(out / out.size(0), y)",
+    "weights = (y > 0).float(); weights /= weights.mean(); loss = ((net(x) - y) ** 2 * weights).mean()",
+    "out = net(x); out -= out.mean(0); loss = criterion(out, y)",
+    "out = net(x); loss = ((out - y) ** 2).sum(); loss /= len(out)",
+    "loss = torch.sqrt(criterion(net(x), y))",
+    "loss = (net(x).mean(0) ** 2).mean()",
+    "out = net(x); loss = (out * y).sum() / out.sum()",
+    "loss = criterion(net(x), torch.randn(30, 1))",
+    "loss = criterion(net(torch.cat([x, x])), torch.cat([y, y]))",
+]
+REFUSED = [
     "loss = criterion(adjacency @ net(x), y)",
     "loss = criterion(torch.mm(adjacency, net(x)), y)",
     "loss = criterion(attention(x), y)",
     "loss = criterion(recurrent(x), y)",
     "loss = criterion(net(x), y.squeeze(1))",
     "loss = ((net(x) - y.view(-1)) ** 2).mean()",
-    "out = net(x); loss = ((out - out.mean()) ** 2).mean()",
-    "out = net(x); loss = criterion(out / out.size(0), y)",
-    "weights = (y > 0).float(); weights /= weights.mean(); loss = ((net(x) - y) ** 2 * weights).mean()",
-    "out = net(x); out -= out.mean(0); loss = criterion(out, y)",
-    "out = net(x); loss = ((out - y) ** 2).sum(); loss /= len(out)",
     "loss = criterion(net(torch.einsum('nm,mc->nc', adjacency, x)), y)",
     "out = net(x); loss = torch.einsum('ai,bi->ab', out, out).mean()",
     "loss = criterion(net(F.pad(x, (0, 0, 1, 0))), F.pad(y, (0, 0, 1, 0)))",
     "out = net(x); loss = criterion(out.softmax(0), y)",
-    "loss = torch.sqrt(criterion(net(x), y))",
     "loss = criterion(net(x).cumsum(0), y)",
     "loss = criterion(net(x).flip(0), y)",
     "loss = net(x).std()",
-    "out = net(x); loss = torch.pdist(out).mean()",
-    "out = net(x); loss = (out.t() @ out).mean()",
     "loss = criterion(torch.sort(net(x), 0)[0], y)",
     "loss = criterion(torch.roll(net(x), 1), y)",
     "loss = criterion(net(x)[1:], y[:-1])",
-    "loss = (net(x).mean(0) ** 2).mean()",
-    "out = net(x); loss = (out * y).sum() / out.sum()",
-    "loss = criterion(net(x), torch.randn(30, 1))",
-    "loss = criterion(net(torch.cat([x, x])), torch.cat([y, y]))",
-    "loss = criterion(np.vectorize(net)(x), y)",
     "moved = torch.zeros_like(y); moved[1:] = net(x)[:-1]; loss = criterion(moved, y)",
 ]
 
@@ -128,6 +129,26 @@ def diagnose(line: str, folder: Path) -> set[str]:
 def test_rows_are_dealt_out(line: str, tmp_path: Path) -> None:
     codes = diagnose(line, tmp_path)
     assert "AD207" in codes and "AD902" not in codes
+
+
+@pytest.mark.parametrize("line", JOINED)
+def test_what_is_computed_of_all_rows_is_that_of_all_ranks(line: str, tmp_path: Path, zygote: Zygote) -> None:
+    """Sums and means over a rank's rows are taken over all ranks, as those of the batches of a loader."""
+    codes = diagnose(line, tmp_path)
+    assert codes & {"AD205", "AD207"} and not codes & {"AD602", "AD902"}
+    assert conftest.differences(tmp_path, zygote, SCRIPT.replace("LINE", line).replace("MODEL", "net")) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("out = net(x); loss = torch.pdist(out).mean()", "AD602"),
+        ("out = net(x); loss = (out.t() @ out).mean()", "AD906"),
+        ("loss = criterion(np.vectorize(net)(x), y)", "AD904"),
+    ],
+)
+def test_what_is_not_known_of_rows_is_told(line: str, code: str, tmp_path: Path) -> None:
+    assert code in diagnose(line, tmp_path)
 
 
 @pytest.mark.parametrize("line", REFUSED)
@@ -205,8 +226,7 @@ for epoch in range(2):
 
 
 def test_samples_that_are_made_one_by_one_and_joined(tmp_path: Path) -> None:
-    """`torch.cat(labels)` of labels of one sample each has one row for each of them."""
+    """What blocks of a matrix make of them is not known."""
     (tmp_path / "train.py").write_text(GRAPHS)
-    result = convert(Project.load(tmp_path / "train.py"), Config(Strategy.DDP))
-    assert "AD902" not in {each.code for each in result.diagnostics}
-    assert "cross_entropy(self.out(out[rows]), labels[rows]) * row_weight(len(out))" in result.entry.after
+    (only,) = convert(Project.load(tmp_path / "train.py"), Config(Strategy.DDP)).diagnostics
+    assert only.code == "AD902" and "torch.block_diag(*edges) @ hidden" in only.message

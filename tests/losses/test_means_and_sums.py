@@ -39,10 +39,10 @@ WHOLE = "loss = F.cross_entropy(net(x_all), y_all, reduction='sum')"
         (f"for step in range(3):\n    {WHOLE} / len(x_all)\n{STEP}", True),  # of all samples, which each rank knows
         (f"for step in range(3):\n    {WHOLE}\n    loss /= len(y_all)\n{STEP}", True),
         (f"for step in range(3):\n    loss = F.cross_entropy(net(x_all), y_all)\n{STEP}", False),
-        (  # a function takes a rank's rows of them, and knows how many all are
+        (  # a function takes a rank's rows of them, and takes the mean over these
             "def objective(x, y):\n    return F.cross_entropy(net(x), y, reduction='sum') / len(x)\n\n\n"
             f"for step in range(3):\n    loss = objective(x_all, y_all)\n{STEP}",
-            True,
+            False,
         ),
         (
             "for rows in np.array_split(np.random.permutation(48), 6):\n"

@@ -426,7 +426,7 @@ for (x,) in loader:
 )
 def test_attention_from_sample_to_sample(tmp_path: Path, body: str, shape: str, across: bool) -> None:
     _, said = converted(tmp_path, ATTENTION.format(body=body, shape=shape))
-    assert ("takes the second axis for time" in said) == bool(across)
+    assert ("takes the axis of the samples for time" in said) == bool(across)
 
 
 KERNEL = """\

@@ -175,6 +175,8 @@ BY_HAND = "for i in range(len(samples) // 8):\n        x = torch.tensor(samples[
         "outputs = model(input_ids=x, labels=x); loss, logits = outputs[:2]",
         "outputs = model.forward(input_ids=x, labels=x); loss, logits = outputs[:2]",
         "loss, logits = model(input_ids=x, labels=x)[:2]",
+        "loss, logits = model(input_ids=x, labels=x, return_dict=False)",
+        "loss, logits, *_ = model(input_ids=x, labels=x)",
         "loss = model(input_ids=x, labels=x).loss",
     ],
 )
@@ -182,5 +184,7 @@ def test_models_of_transformers(tmp_path: Path, batches: str, outputs: str) -> N
     """The loss comes first; batches that a script cuts itself are shared out to them as to others."""
     text = FINE_TUNED.replace("{batches}", batches).replace("{outputs}", outputs)
     after, said = conftest.converted(tmp_path, text)
-    assert "DDP(" in after and "print(reduce_mean(loss.item()))" in after, said
+    shown = "mean_over_ranks" if "loss, logits" in outputs else "reduce_mean"  # of some labels, and weighed
+    assert "DDP(" in after and f"print({shown}(loss.item()))" in after, said
+    assert ("AD604" in said) is ("what its labels do not leave out" not in said) is (shown == "reduce_mean")
     assert ("DistributedSampler" in after) == (batches == LOADED)

@@ -111,6 +111,12 @@ def of_normal(name: str, given: bool) -> Made:
     return sized((NINE * 2,), run)
 
 
+def dense_normal(_: Any, x: torch.Tensor) -> Any:
+    """How likely vectors are, whose features vary together."""
+    spread = torch.eye(x.size(-1), dtype=x.dtype) + 0.1
+    return torch.distributions.MultivariateNormal(torch.ones(x.size(-1), dtype=x.dtype), spread).log_prob(x)
+
+
 def packed(x: torch.Tensor) -> torch.Tensor:
     """Sequences, packed and padded again."""
     found = rnn.pack_padded_sequence(x, torch.full((len(x),), x.size(1)), batch_first=True)
@@ -404,6 +410,9 @@ EXAMPLES: dict[str, Made] = {
     "uniform": sized((NINE,), lambda f, x: f(0, 5, (x.size(0),))),
     **{f"torch.distributions.Distribution.{name}": of_normal(name, True) for name in ("log_prob", "cdf", "icdf")},
     **{f"torch.distributions.Distribution.{name}": of_normal(name, False) for name in ("rsample", "sample", "entropy")},
+    "torch.distributions.MultivariateNormal.log_prob": several(
+        sized((NINE * 2,), dense_normal), sized(((9, 5, 3),), dense_normal)
+    ),
     "pack_padded_sequence": sized(((SIZE, 3, 2),), lambda _, x: packed(x)),
     "pad_packed_sequence": sized(((SIZE, 3, 2),), lambda _, x: packed(x)),
     "pad_sequence": sized(((SIZE, 3), (SIZE, 3)), lambda f, *x: f(list(x)), axis=1),

@@ -82,7 +82,7 @@ def test_convolutions_along_the_samples(tmp_path: Path, layer: str, forward: str
 )
 def test_options_by_position(tmp_path: Path, layer: str, forward: str) -> None:
     """`batch_first` is not among them."""
-    assert "takes the first axis for time, which is that of the samples" in said_of(tmp_path, forward, layer)
+    assert "takes the axis of the samples for time, from one to the next" in said_of(tmp_path, forward, layer)
 
 
 @pytest.mark.parametrize(

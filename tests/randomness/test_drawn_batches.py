@@ -99,8 +99,8 @@ def test_ranks_take_their_rows(tmp_path: Path, sizes: str, block: str, step: str
     assert "print(reduce_mean(loss.item()))" in after and "AD6" not in said.replace("AD601", "")
 
 
-def test_a_matrix_of_which_nothing_is_told(tmp_path: Path) -> None:
-    """It may be one of all samples."""
+def test_axes_that_the_data_tell(tmp_path: Path) -> None:
+    """Rows of a list of rows, of which each is embedded: three axes, without a word of them."""
     text = SCRIPT.replace("batch, length, width = {sizes}", "width = 8").replace("{block}", "block(x)")
-    _, said = conftest.converted(tmp_path, text.replace("{step}", PLAIN))
-    assert "mixes them" in said
+    after, said = conftest.converted(tmp_path, text.replace("{step}", PLAIN))
+    assert "x, y = local_rows(next(batches))" in after and "AD6" not in said.replace("AD601", "")

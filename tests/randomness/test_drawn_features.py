@@ -74,17 +74,3 @@ def test_samples_that_are_drawn_out_of_a_batch(tmp_path: Path, change: tuple[str
     """What also picks along the first axis may pick samples."""
     after, said = conftest.converted(tmp_path, SCRIPT.replace(*change))
     assert "map(local_rows" not in after or "AD60" in said
-
-
-def test_one_check_of_shapes(tmp_path: Path) -> None:
-    """What one statement puts side by side is checked in one line."""
-    text = SCRIPT.replace(
-        "            loss = nn.functional.l1_loss(out, wanted)\n",
-        """\
-            scale = y[:, chosen] + 1
-            loss = nn.functional.l1_loss(out * scale, wanted * scale)
-""",
-    )
-    after, _ = conftest.converted(tmp_path, text)
-    assert after.count('"shapes must match, or broadcasting pairs each sample with every other"') == 1
-    assert "assert out.ndim == scale.ndim == wanted.ndim" in after

@@ -45,6 +45,7 @@ for i in range(0, len(pairs), 32):
 def test_are_shared_out_with_the_batch(tmp_path: Path) -> None:
     """A rank's share of them met the whole batch: a crash."""
     after, _ = converted(tmp_path, TEXT)
-    assert "centre = local_rows(torch.tensor([a for a, _ in batch]))" in after
-    drawn = "torch.multinomial(frequencies, len(batch) * 5, replacement=True).view(len(batch), 5)"
-    assert f"others = local_rows({drawn})" in after
+    assert "batch = local_rows(pairs[i : i + 32])" in after
+    count = "len(batch) * dist.get_world_size()"
+    drawn = "torch.multinomial(frequencies, len(batch) * 5 * dist.get_world_size(), replacement=True)"
+    assert f"others = {drawn}.view({count}, 5)[dist.get_rank() :: dist.get_world_size()]" in after

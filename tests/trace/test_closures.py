@@ -175,7 +175,7 @@ for step in range(5):
         assert "out = net(x[rows])" in after
         assert "net.double().float()" in after  # before it is wrapped
     _, said = converted(tmp_path, HEAD.split("rows =")[0] + source.replace("PIECES", "x.split(1)"))
-    assert "cuts the rows (split)" in said
+    assert "x.split(1): it takes samples by their places" in said
 
 
 BY_HAND = """\
