@@ -15,6 +15,7 @@ NUMBERS = frozenset(
 COMPUTED = ("operator.", "builtins.round", "builtins.abs", "builtins.min", "builtins.max")
 """The beginnings of operations that give a tensor if they are given one."""
 METHODS = "torch.Tensor."
+SHAPES = (".shape", ".size")
 OTHERS = ("numpy", "tolist", "size", "shape", "data_ptr", "__init__")
 """The last parts of names of functions of torch that give no tensor."""
 
@@ -37,9 +38,18 @@ def _kinds(value: Value, known: Mapping[Operation, frozenset[str]]) -> frozenset
     )
 
 
+def _is_size(operation: Operation) -> bool:
+    """Whether it says how many numbers lie along one axis: `x.shape[0]`, `x.size(0)`"""
+    if operation.name != "getitem":
+        return operation.name == "torch.Tensor.size" and len(operation.inputs) > 1
+    of, *at = operation.inputs
+    shapes = bool(of.operations) and all(each.name.endswith(SHAPES) for each in of.operations)
+    return shapes and len(at) == 1 and at[0].is_constant
+
+
 def _computed(operation: Operation, known: Mapping[Operation, frozenset[str]]) -> frozenset[str]:
     name = operation.name
-    if name in NUMBERS:
+    if name in NUMBERS or _is_size(operation):
         return frozenset([NUMBER])
     if not name.startswith((*COMPUTED, METHODS)):
         is_tensor = name.startswith("torch.") and name.rpartition(".")[2] not in OTHERS

@@ -26,6 +26,7 @@ from autodist.placement.samples import OF_TIME
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure
 from autodist.solve import sizes
 from autodist.solve.batches import SINGLE, Batches, batch_sizes, keys, laid_out
+from autodist.solve.kinds import NUMBER, kind_of
 from autodist.solve.steps import all_held, given
 from autodist.solve.written import parts_of
 from autodist.source import argument, is_mask, walk
@@ -241,6 +242,8 @@ class _Found(Batches):
             return False
         if any(map(self._is_field, self.program.users[operation])):
             return False  # `graph` of `graph.x`, an object that was loaded
+        if kind_of(Value(frozenset([operation]))) == NUMBER:
+            return False  # `n = len(x)`
         if operation.name in ("numpy.where", "numpy.nonzero") and len(operation.inputs) == 1:
             return False  # a tuple
         before = self.is_before(operation) or self._is_mask(operation) or self._is_field(operation)

@@ -114,7 +114,8 @@ def of_normal(name: str, given: bool) -> Made:
 def dense_normal(_: Any, x: torch.Tensor) -> Any:
     """How likely vectors are, whose features vary together."""
     spread = torch.eye(x.size(-1), dtype=x.dtype) + 0.1
-    return torch.distributions.MultivariateNormal(torch.ones(x.size(-1), dtype=x.dtype), spread).log_prob(x)
+    normal: Any = torch.distributions.MultivariateNormal(torch.ones(x.size(-1), dtype=x.dtype), spread)
+    return normal.log_prob(x)
 
 
 def packed(x: torch.Tensor) -> torch.Tensor:
