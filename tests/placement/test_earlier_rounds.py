@@ -208,8 +208,7 @@ def test_losses_of_samples_that_meet_those_before_them(tmp_path: Path, step: str
         LEFT.format("[row - t for row, t in zip(out, y)]", "while True:")
         + "loss = loss + rows.pop().pow(2).mean()\n    if not rows:\n        break\nloss = loss / len(out)",
         LEFT.format("list(out.unbind(1))", "while rows:") + "n = torch.tanh(n + rows.pop())\nloss = n.mean()",
-        ROWS
-        + "n, parts = 0, list(row)\n    while parts:\n        v = parts.pop()\n        loss = loss + (v - n) ** 2"
+        ROWS + "n, parts = 0, list(row)\n    while parts:\n        v = parts.pop()\n        loss = loss + (v - n) ** 2"
         "\n        n = v\nloss = loss / len(out)",
         "while n < 3:\n    out = out - 0.1 * (out - y); n += 1\nloss = out.pow(2).mean()",
     ],
