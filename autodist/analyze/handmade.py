@@ -491,7 +491,7 @@ def drawn_alike(
     run: Interpreter,
     varied: frozenset[str],
     shared: frozenset[ast.AST],
-    loaders: Iterable[Loader],
+    loaders: Collection[Loader],
     seeded_alike: Iterable[Loader],
 ) -> Iterator[Concern]:
     """What is drawn for one of a rank's samples after the other, where ranks are seeded alike, as the workers of some

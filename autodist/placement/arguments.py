@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from autodist import operations
 from autodist.placement.call import OTHER_SIZE, Call
-from autodist.program import BATCH, FIELDS, UNKNOWN, Operation, Value
+from autodist.program import BATCH, FIELDS, UNKNOWN, Operation, Value, closure
 from autodist.trace import things
 from autodist.trace.things import Sequence
 
@@ -43,6 +43,17 @@ SETTINGS = frozenset("dim axis size generator device dtype".split())
 NAMES = (("input", "src", "query", "tgt", "x", "tensor"), ("memory", "key", "tgt", "target", "other"))
 """What the first two arguments are called where they are given by name."""
 WITH_AXES = frozenset("permute transpose movedim flatten squeeze unsqueeze".split())
+
+ASKING = frozenset(f"operator.{each}" for each in "lt le gt ge eq ne not_".split()) | {"builtins.bool", "builtins.len"}
+"""The names of operations that ask whether a list has some more: `len(rows) > 0`"""
+
+
+def asked(test: Value) -> Iterator[Value]:
+    """What a test asks about: `rows` of `rows`, `not rows` and `len(rows) > 0`."""
+    asking = closure(test.operations, lambda op: (e for v in op.operands for e in v.operations if op.name in ASKING))
+    yield Value(frozenset(each for each in test.operations if each.name not in ASKING), things=test.things)
+    for each in asking:
+        yield from each.operands if each.name in ASKING else ()
 
 
 def parts(value: Value) -> list[Value] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from autodist import operations
 from autodist.placement import arguments
 from autodist.placement.along import BY_PLACE
@@ -104,7 +106,8 @@ class InPlace(Measures):
 
     def _accumulated(self, operation: Operation, call: Call, placement: Placement) -> Placement:
         """What a loop over samples adds up: the sum of what each of them adds."""
-        over = [each.subject for each in operation.region.loops if each.subject.things]
+        loops = (each for each in operation.region.loops if not isinstance(each.node, ast.While))
+        over = [each.subject for each in loops if each.subject.things]
         lost = [self._lost_in_list(each, self._found.joint(held(each))) for each in over]
         if found := [each for each in lost if each is not None]:
             return found[0]  # in other rounds on each rank

@@ -88,11 +88,11 @@ class Loops(Reading):
         known = self._table.find(operation.name)
         if operation.name in arguments.SHAPES or known is not None and known.cls in ABOUT:
             return False
-        if self._goes_over_samples(operation):
+        if any(each.kind == "loop" and self._comes_to_each(each) for each in operation.region.around()):
             return False
         left = {op for value in operation.operands for op in value.operations if op.name not in LENGTHS}
-        loops = {e for e in self._loops_over_samples(Value(frozenset(left))) if isinstance(e.node, ast.For)}
-        return bool(loops) and loops.isdisjoint(operation.region.loops)
+        loops = {each.node for each in self._loops_over_samples(Value(frozenset(left)))}  # each in any context
+        return bool(loops) and loops.isdisjoint(each.node for each in operation.region.loops)
 
     def _varies(self, operation: Operation) -> bool:
         """Whether it gives something else in each round."""

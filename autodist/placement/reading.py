@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -230,6 +231,8 @@ class Reading:
     def _is_over_samples(self, loop: Region) -> bool:
         if loop in self._plan.rounds:
             return True
+        if isinstance(loop.node, ast.While):
+            return any(map(self._tells_of_samples, arguments.asked(loop.subject)))
         over = self._operand(loop.subject)
         if not isinstance(over, Shard):
             return isinstance(over, Each)
@@ -241,6 +244,11 @@ class Reading:
         rounds = (self._found.of.get(each) for each in several if each.name == "iterate")
         pieces = any(isinstance(each, Shard) for each in rounds)  # `zip(x.split(1, 1), y.split(1, 1))`
         return not (tuples or batches or listed or pieces) and over.axis == 0
+
+    def _tells_of_samples(self, tested: Value) -> bool:
+        """Whether a loop that goes on while a list has some more has a round for each sample."""
+        samples = isinstance(self._found.joint(held(tested)), (Each, Shard) if tested.operations else Each)
+        return samples and is_list(tested) and not any(map(self._gives_several, tested.operations))
 
     def _piece(self, over: Value) -> Shard | None:
         """One of the pieces that a loop takes a rank's samples in: as many pieces as in one process, `x.chunk(4)`, or

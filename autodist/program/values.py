@@ -66,6 +66,10 @@ class Value:
         """The same, as earlier rounds of some loops may have left it."""
         return self if loops <= self.carried_by else replace(self, carried_by=self.carried_by | loops)
 
+    def not_left_by(self, loop: Region) -> Value:
+        """The same, if this round of a loop has bound it."""
+        return replace(self, carried_by=self.carried_by - {loop}) if loop in self.carried_by else self
+
     @property
     def anew(self) -> Value:
         """The same, as if this round had computed it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 
 from autodist.interpreter import Event, Interpreter
 from autodist.origins import sized_like
@@ -45,35 +46,56 @@ def adds_noise(run: Interpreter, for_all: Collection[ast.AST]) -> bool:
     return any(run.has_rows(node) for node in drawn if node not in for_all)
 
 
-def augmenting(loaders: Iterable[Loader], run: Interpreter) -> list[Draw]:
+def augmenting(loaders: Collection[Loader], run: Interpreter) -> list[Draw]:
     """What a rank itself draws for the samples that it reads, from generators that all of them seed alike, or that a
     library has seeded."""
     at_times = {library for event in run.of("seed") for library in libraries_of(event, run)}  # `if args.seed:`
-    alike = {"torch", "imgaug", *at_times, *seeded(run), *drawn(run)}
-    found = [each for loader in loaders for each in run.runs.draws.per_sample(loader.object.node, loader.iterable)]
-    return [each for each in (*found, *run.runs.draws.in_steps(run.placements)) if each.library in alike]
+    alike = {"torch", "imgaug", *at_times, *seeded(run), *drawn(run), *drawn_for_batches(loaders, run)}
+    draws, placements = run.runs.draws, run.placements
+    found = (draws.per_sample(each.object.node, each.iterable, placements) for each in loaders)
+    return [each for each in (*chain(*found), *draws.in_steps(placements)) if each.library in alike]
 
 
 def augmenting_workers(loaders: Iterable[Loader], run: Interpreter) -> list[Draw]:
     """What workers draw, whom torch seeds from the generator of their rank."""
-    return [each for loader in loaders for each in run.runs.draws.by_workers(loader.object.node, loader.iterable)]
+    return [each for loader in loaders for each in _by_workers(loader, run, loader.iterable)]
+
+
+def _by_workers(loader: Loader, run: Interpreter, stream: bool = False) -> list[Draw]:
+    return run.runs.draws.by_workers(loader.object.node, stream, run.placements)
+
+
+def _for_batches(loaders: Iterable[Loader], run: Interpreter) -> Iterator[tuple[Draw, bool]]:
+    return (each for loader in loaders for each in run.runs.draws.per_batch(loader.object.node, run.placements))
+
+
+def drawn_for_batches(loaders: Iterable[Loader], run: Interpreter) -> Iterator[str]:
+    """The libraries from which the process of a loader itself draws once for a whole batch, in a `collate_fn`."""
+    return (each.library for each, itself in _for_batches(loaders, run) if itself)
+
+
+def batches_apart(loaders: Iterable[Loader], run: Interpreter) -> list[Site]:
+    """Where that is drawn from a generator that differs by rank, once torch's does: from torch's, or from one of a
+    worker, whom torch seeds."""
+    drawn = _for_batches(loaders, run)
+    return [Site(each.source, each.node) for each, itself in drawn if not itself or each.library == "torch"]
 
 
 def seeds_workers(loader: Loader, run: Interpreter) -> bool:
     """Whether a loader is given a generator, which begins alike on all ranks, and its workers draw."""
     told = loader.object.argument("generator", 12)
     given = told is not None and told.const is not None and not loader.iterable
-    return given and bool(run.runs.draws.by_workers(loader.object.node))
+    return given and bool(_by_workers(loader, run))
 
 
-def augmented_alike(loaders: Iterable[Loader], run: Interpreter, varied: frozenset[str]) -> list[Draw]:
+def augmented_alike(loaders: Collection[Loader], run: Interpreter, varied: frozenset[str]) -> list[Draw]:
     """What is drawn for the samples that ranks read, of generators that stay alike on all ranks: those of other
     libraries than the ``varied`` ones. Workers draw as torch has seeded them."""
     itself = [each for each in augmenting(loaders, run) if each.library not in varied]
     return [*itself, *([] if "torch" in varied else augmenting_workers(loaders, run))]
 
 
-def noise(run: Interpreter, shared: frozenset[ast.AST], loaders: Iterable[Loader]) -> Iterator[str]:
+def noise(run: Interpreter, shared: frozenset[ast.AST], loaders: Collection[Loader]) -> Iterator[str]:
     """Libraries besides torch whose draws in training steps are all arrays of noise, or numbers for one sample after
     the other, never a decision nor a batch that is ``shared`` out, and which draw no order of the samples. What an
     evaluation between steps seeds, on all ranks alike, is none of them."""
@@ -104,6 +126,7 @@ def noise(run: Interpreter, shared: frozenset[ast.AST], loaders: Iterable[Loader
         sized = sized and not is_for_a_parameter(event, run)
         for library in libraries_of(event, run) - {"torch", "cuda"}:
             drawn[library] = drawn.get(library, True) and sized
+    drawn |= dict.fromkeys(drawn_for_batches(loaders, run), False)
     yield from (library for library, sized in drawn.items() if sized)
 
 
@@ -152,7 +175,8 @@ def generators_of_samples(loaders: Iterable[Loader], run: Interpreter) -> dict[S
     """Where generators of the script's own are made from which the samples of training loaders alone are drawn: they
     begin alike on all ranks; and whether one call makes several. Not in a module that is imported, before there is a
     group."""
-    found = run.runs.generators.of_samples(each.object.node for each in loaders if not each.iterable)
+    read = (each.object.node for each in loaders if not each.iterable)
+    found = run.runs.generators.of_samples(read, run.placements)
     made = {Site(e.source, e.node): run.runs.generators.are_several(e) for e in found if e.source is not None}
     entry = run.project.entry
     return {e: several for e, several in made.items() if e.source is entry or e.source.function(e.node) is not None}
@@ -165,7 +189,8 @@ def kept_generators(
     that are seeded ``by_rank`` where they are made: such as can begin anew once their object has drawn all else, and
     the others."""
     settled = {*(each.node for each in by_rank), *(event.node for event in run.of("unseeded"))}
-    kept, left = run.runs.generators.kept([(each.object.node, each.iterable) for each in loaders], settled)
+    read = [(each.object.node, each.iterable) for each in loaders]
+    kept, left = run.runs.generators.kept(read, settled, run.placements)
     again = (SampleGenerator(e.source, e.made, e.source.code(e.name), e.last, e.seed) for e in kept)
     return tuple(again), tuple(Site(source, node) for source, node in left)
 

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
 from autodist.catalog import ANY_GENERATOR, RANDOM_ROLES, Catalog
@@ -70,14 +71,22 @@ class Draws:
         self._program, self._catalog = program, catalog
         self._around: dict[Region, frozenset[Region]] = {}
 
-    def per_sample(self, loader: ast.AST, stream: bool = False) -> list[Draw]:
+    def per_sample(self, loader: ast.AST, stream: bool = False, placements: Placements | None = None) -> list[Draw]:
         """What the process of a loader that trains draws itself for the samples that a rank takes: nothing of what its
-        workers draw, which torch seeds. From a ``stream``, all ranks read alike, and put together their own."""
-        return self._of_samples(self.made_at(loader, _may_read_itself), stream)
+        workers draw, which torch seeds, nor, as ``placements`` tell, for a whole batch. From a ``stream``, all ranks
+        read alike, and put together their own."""
+        return self._of_samples(self.made_at(loader, _may_read_itself), stream, placements)
 
-    def by_workers(self, loader: ast.AST, stream: bool = False) -> list[Draw]:
+    def by_workers(self, loader: ast.AST, stream: bool = False, placements: Placements | None = None) -> list[Draw]:
         """What the workers of a loader draw for each sample: torch seeds them from that of the main process."""
-        return self._of_samples(self.made_at(loader, lambda each: not _reads_itself(each)), stream)
+        return self._of_samples(self.made_at(loader, lambda each: not _reads_itself(each)), stream, placements)
+
+    def per_batch(self, loader: ast.AST, placements: Placements) -> list[tuple[Draw, bool]]:
+        """What its `collate_fn` draws once for a whole batch, and whether its process may do so itself."""
+        itself = bool(self.made_at(loader, _may_read_itself))
+        run = self._run_by(self.made_at(loader), READING[1:])
+        found = {each.node: each for op in run if is_for_a_batch(op, placements) for each in self.drawn(op)}
+        return [(each, itself) for each in found.values() if each.known]
 
     def collating(self, loader: ast.AST) -> list[Draw]:
         """What its `collate_fn` draws."""
@@ -181,9 +190,10 @@ class Draws:
         found = {op: None for each in loaders for kind in kinds for op in self._reads[each].get(kind, ())}
         return sorted(found, key=lambda each: each.number)
 
-    def _of_samples(self, loaders: list[Object], stream: bool) -> list[Draw]:
+    def _of_samples(self, loaders: list[Object], stream: bool, placements: Placements | None = None) -> list[Draw]:
         """What is drawn for the samples of some loaders, each call once."""
         run = self._run_by(loaders, READING[stream:])
+        run = [each for each in run if placements is None or not is_for_a_batch(each, placements)]
         run += self._set_later if loaders and not stream else []
         seeds = [each for operation in run for each in self.seeds(operation)]
         found: dict[tuple[str, ast.AST], Draw] = {}
@@ -286,6 +296,16 @@ def _is_seeded_by(draw: Draw, seed: Draw) -> bool:
 
 def _is_in_forward(region: Region) -> bool:
     return any(getattr(each.function, "name", "") == "forward" for each in region.around())
+
+
+def is_for_a_batch(operation: Operation, placements: Placements) -> bool:
+    """Whether a `collate_fn` computes it once for a batch, of what all ranks have: `random.random()`, outside of loops
+    over its samples."""
+    within = [*takewhile(lambda each: each.kind != "collate", operation.region.around())]
+    told = [*operation.operands, *(each.subject for each in within if each.kind == "loop")]
+    alike = (placements.joint(held(each)) in (None, Replicate()) for each in told)
+    collated = len(within) < len([*operation.region.around()])
+    return collated and placements.of.get(operation) == Replicate() and all(alike)
 
 
 def reads_samples(region: Region) -> bool:

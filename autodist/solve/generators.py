@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from autodist.placement.placements import Placements
 from autodist.program import Operation, Program, Region, Value, closure
 from autodist.program.values import ANY_CONSTANT
-from autodist.solve.draws import Draws, reads_samples
+from autodist.solve.draws import Draws, is_for_a_batch, reads_samples
 from autodist.solve.steps import given
 from autodist.source import Source, all_of, argument, last_name, walk
 from autodist.trace.things import Object
@@ -53,15 +53,22 @@ class Generators:
     def __init__(self, program: Program, draws: Draws) -> None:
         self._program, self._draws = program, draws
 
-    def of_samples(self, loaders: Iterable[ast.AST]) -> list[Object]:
-        """The generators from which the samples of some loaders are drawn, and nothing else."""
+    def of_samples(self, loaders: Iterable[ast.AST], placements: Placements | None = None) -> list[Object]:
+        """The generators from which the samples of some loaders are drawn, and nothing else: as ``placements`` tell,
+        nothing for whole batches."""
         nodes = [*loaders]
         read = {each for loader in nodes for each in self._draws.reading(loader)}
         ours = {each for loader in nodes for each in self._draws.made_at(loader)}
         found = {each: None for op in self._in_order(read) for each in _asked(op) if "generator" in each.roles}
-        made = {each.owner for each in read if _short(each) == "__init__"}
+        made = {each.owner for each in read if _short(each) == "__init__"} | self._of_batches(read, placements)
         alone = (each for each in found if each not in made and not any(self._elsewhere(each, ours)))
         return [e for e in alone if self._is_made_there(e) and all(map(_may_be_number, self._seeds_of(e)))]
+
+    @staticmethod
+    def _of_batches(read: Iterable[Operation], placements: Placements | None) -> set[Object]:
+        """The generators from which a `collate_fn` draws for a whole batch, which are to begin alike."""
+        told = (each for each in read if placements is not None and is_for_a_batch(each, placements))
+        return {each for operation in told for each in _asked(operation)}
 
     def _is_made_there(self, generator: Object) -> bool:
         """Whether a call makes it itself, and no other function that is given the class: `map(random.Random, seeds)`"""
@@ -80,7 +87,10 @@ class Generators:
         return [seed for each in made for seed in (*each.inputs[:1], *each.keywords.values())]
 
     def kept(
-        self, loaders: Sequence[tuple[ast.AST, bool]], settled: Collection[ast.AST]
+        self,
+        loaders: Sequence[tuple[ast.AST, bool]],
+        settled: Collection[ast.AST],
+        placements: Placements | None = None,
     ) -> tuple[list[Kept], list[tuple[Source, ast.AST]]]:
         """The generators from which samples of some loaders (some are streams) are drawn, besides those that are
         ``settled``: such as can begin anew once their object has drawn all else, and the others."""
@@ -88,7 +98,10 @@ class Generators:
         ours = {each for loader, _ in loaders for each in self._draws.made_at(loader)}
         again: dict[ast.AST, Kept] = {}
         left: dict[ast.AST, Source] = {}
+        once = self._of_batches(read, placements)
         for operation in self._in_order(read):
+            if placements is not None and is_for_a_batch(operation, placements):
+                continue
             drawn = _asked(operation)
             told = operation.keywords.get("generator", Value())
             if not drawn and told.operations and self._makes_generators:
@@ -97,7 +110,7 @@ class Generators:
                 if each.node in settled or self._is_begun_for_a_sample(each, read):
                     continue
                 numbered = all(map(_may_be_number, self._seeds_of(each)))
-                begun = _begun_anew(each, self._elsewhere(each, ours)) if numbered else None
+                begun = _begun_anew(each, self._elsewhere(each, ours)) if numbered and each not in once else None
                 if begun is not None:
                     again[each.node] = begun
                 elif each.source is not None:

@@ -303,6 +303,7 @@ class Losses:
                 told = told and not any(op.name in SHAPES for value in operation.inputs[:1] for op in value.operations)
             else:
                 told = operation.name != "getitem" or first_slice(operation) is not None  # `out, loss = model(x, y)`
+                told = told or isinstance(operation.node, ast.Call)  # `list(x).pop()`
             made = [each for value in operation.inputs[:1] for each in value.operations]
             known = (
                 self.placements.sizes.get(e) is not None or operations.load().find(e.name) is not None for e in made

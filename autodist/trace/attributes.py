@@ -128,9 +128,10 @@ class Attributes(Statements):
     def attribute_of(self, one: Any, name: str, node: ast.AST, frame: Frame) -> Value:
         """The same of one thing."""
         if isinstance(one, LocalModule):
-            held = one.frame.names.get(name)
-            inner = self.import_module(f"{one.name}.{name}") if held is None else None
-            return held if held is not None else thing(inner) if inner is not None else EMPTY
+            if name in one.frame.names:
+                return self.elsewhere(one.frame, name)
+            inner = self.import_module(f"{one.name}.{name}")
+            return thing(inner) if inner is not None else EMPTY
         if isinstance(one, External):
             slot = self._set_on.get(one, {}).get(name)
             return thing(External(f"{one.name}.{name}")) | (slot.value if slot is not None else EMPTY)
@@ -162,14 +163,10 @@ class Attributes(Statements):
             return constant(cls.node.name)
         found = cls.find(name)
         if found is not None:
-            return Value(
-                found[1].operations,
-                found[1].constants,
-                frozenset(
-                    Method(cls, each) if isinstance(each, Function) and each.role == "classmethod" else each
-                    for each in found[1].things
-                ),
-            )
+            held = self.elsewhere(found[0].frame, name)
+            bound = (isinstance(each, Function) and each.role == "classmethod" for each in held.things)
+            things = (Method(cls, each) if own else each for each, own in zip(held.things, bound, strict=True))
+            return replace(held, things=frozenset(things))
         libraries = cls.libraries
         return thing(Method(cls, name)) if libraries else EMPTY
 
@@ -202,7 +199,7 @@ class Attributes(Statements):
             return self.make_mapping_of(one, node)
         found = one.cls.find(name) if one.cls is not None else None
         if found is not None:
-            bound = self._bound(found[1], one)
+            bound = self._bound(self.elsewhere(found[0].frame, name), one)
             properties = [each for each in bound.things if isinstance(each, Method) and _is_property(each)]
             if not properties:
                 return bound
@@ -250,7 +247,7 @@ class Attributes(Statements):
                 self._tell_setter(each, name, value, node, frame)
                 self.bind(each, each.attributes, name, value)
             elif isinstance(each, (LocalModule, Class)):
-                each.frame.names[name] = each.frame.names.get(name, EMPTY) | value
+                self.bind_elsewhere(each.frame, name, value)
         owners: list[Operation | External] = [*base.operations, *(e for e in base.things if isinstance(e, External))]
         for owner in owners:
             slots = self._set_on.setdefault(owner, {})

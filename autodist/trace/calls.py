@@ -110,6 +110,8 @@ class Calls(Attributes):
                 self.answered([*inputs, *keywords.values()])
         if name in GRADIENT_HOOKS:
             self.hooked(None, given, node, frame, inputs)
+        if name in ("pop", "popleft") and all(each.name == "builtins.list" for each in base.operations):
+            return self._popped(given, node, frame, inputs)
         qualified = self.method_name(base, name)
         result = self.record(qualified, node, frame, [given, *inputs], keywords)
         if name == "backward":
@@ -120,6 +122,14 @@ class Calls(Attributes):
             if isinstance(home, (ast.Name, ast.Attribute)):
                 self.assign(home, result | Value(constants=base.constants, things=base.things), frame)
         return result
+
+    def _popped(self, listed: Value, node: ast.AST, frame: Frame, inputs: Row[Value]) -> Value:
+        """What is taken out of a list of a tensor's rows, `list(x).pop()`: in a loop that goes on while it has some,
+        one after the other."""
+        loop = next((each for each in reversed(self.guards) if each.kind == "loop"), None)
+        if loop is not None and isinstance(loop.node, ast.While):
+            return self.record("iterate", node, frame, [listed])
+        return self.record("getitem", node, frame, [listed, inputs[0] if inputs else constant(-1)])
 
     def hooked(self, module: Object | None, base: Value, node: ast.AST, frame: Frame, inputs: Row[Value]) -> None:
         """Run a function that a backward pass calls with a gradient, of which it may give another."""
@@ -259,7 +269,7 @@ class Calls(Attributes):
         return (each for each in several if each.region and each.region.without_gradients == quiet)
 
     def _run(self, function: Function, context: Context, node: ast.AST, frame: Frame, names: dict[str, Value]) -> None:
-        inner = Frame(function.frame.source, function.frame, names)
+        inner = Frame(function.frame.source, function.frame, names, guards=self.guards)
         ending = Ending()
         outer, self.context = self.context, context
         context.active, context.reads, context.writes, context.guards = True, {}, set(), self.guards

@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Row
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from autodist.program import EMPTY, UNKNOWN, Value, constant, held, joined
+from autodist.source import all_of
 from autodist.trace import folding
 from autodist.trace.containers import Containers
 from autodist.trace.names import thing
-from autodist.trace.things import Class, External, Frame, Function, Mapping, Method, Object, Sequence, Stream, picked_by
+from autodist.trace.things import (
+    Class,
+    External,
+    Frame,
+    Function,
+    Mapping,
+    Method,
+    Object,
+    Sequence,
+    Stream,
+    carried,
+    is_anew,
+    is_of_loader,
+    left,
+    merged,
+    picked_by,
+)
+
+ROUNDS = 4
+"""How often the body of a loop is run at most until its names change no more."""
 
 
 class Expressions(Containers):
@@ -68,7 +88,7 @@ class Expressions(Containers):
 
     def of_NamedExpr(self, node: ast.NamedExpr, frame: Frame) -> Value:
         value = self.eval(node.value, frame)
-        self.assign(node.target, value, frame)
+        self.assign(node.target, value, frame.home)
         return value
 
     def of_Lambda(self, node: ast.Lambda, frame: Frame) -> Value:
@@ -337,13 +357,16 @@ class Expressions(Containers):
             return True
         first, *rest = generators
         over = self.eval(first.iter, frame)
-        inner = Frame(frame.source, frame)
+        inner = Frame(frame.source, frame, is_comprehension=True)
         parts = self.unrolled(over) or self._numbered(over, node, frame)
         if parts is None:
-            with self.within("loop", first, frame, over):
+
+            def begin() -> None:
                 self.assign(first.target, self.element(over, first.iter, frame), inner)
                 self._filtered(first, inner)
                 self._comprehend(rest, node, inner, finish)
+
+            self.repeated(first, over, begin, frame, all_of(node, ast.NamedExpr))
             return False
         exact = True
         for number, part in enumerate(parts):
@@ -353,6 +376,23 @@ class Expressions(Containers):
                 if kept is not False:
                     exact &= self._comprehend(rest, node, inner, finish) and kept is True
         return exact
+
+    def repeated(
+        self, node: ast.AST, over: Value, run: Callable[[], object], frame: Frame, binding: Iterable[ast.NamedExpr] = ()
+    ) -> None:
+        """Run the rounds of a loop within an expression, which may bind names, until they leave nothing else."""
+        home, names = frame.home, {each.target.id for each in binding}
+        ahead = self.context.ahead.setdefault(node, frozenset(() if is_of_loader(over) else names & home.names.keys()))
+        with self.within("loop", node, frame, over) as loop:
+            for _ in range(ROUNDS):
+                start, noted = dict(home.names), (self.rebindings, len(self.turned))
+                with self.round_of(loop):
+                    run()
+                anew = [name for name in ahead if is_anew(home.names[name], start[name])]
+                home.names = carried(merged(start, home.names), loop, anew) if names else home.names
+                if home.names == start and noted == (self.rebindings, len(self.turned)):
+                    break
+        home.names = left(home.names, loop) if names else home.names
 
     def _numbered(self, over: Value, node: ast.AST, frame: Frame) -> list[Value] | None:
         """The numbers of a short range, for each of which a comprehension makes a module: `[Block() for _ in

@@ -214,17 +214,16 @@ class Libraries(Processes):
     def builtin_map(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         if len(inputs) < 2:
             return EMPTY
-        parts = self.parts(inputs[1]) if len(inputs) == 2 else None
+        parts, results = self.parts(inputs[1]) if len(inputs) == 2 else None, list[Value]()
         if parts is not None and len(parts) <= 8:
-            results = []
             for at, each in enumerate(parts):
                 with self.told_apart((node, at)):
                     results.append(self.call(inputs[0], node, frame, [each], {}))
             return self.sequence(node, results)
         elements = [self.record_element(each, node, frame, at) for at, each in enumerate(inputs[1:])]
-        with self.within("loop", node, frame, joined(inputs[1:])):
-            result = self.call(inputs[0], node, frame, elements, {})
-        return self._stream(node, result, joined(inputs[1:]))
+        over = joined(inputs[1:])
+        self.repeated(node, over, lambda: results.append(self.call(inputs[0], node, frame, elements, {})), frame)
+        return self._stream(node, joined(results), over)
 
     def standard_itemgetter(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         return thing(self.make(node, lambda n, g: Partial(thing(External("operator.picked")), tuple(inputs), {})))

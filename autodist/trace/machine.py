@@ -127,7 +127,9 @@ class Machine(ABC):
         """The attributes and entries that were bound to what operations give."""
         self._rounds: list[tuple[Region, set[tuple[Heap | Frame, Any]]]] = []
         """The loops that are run, and the attributes and entries that are surely bound in this round."""
-        self._turned: set[tuple[Operation, Operation]] = set()
+        self.turned: set[tuple[Operation, Operation]] = set()
+        self.rebindings = 0
+        """How often something else was bound in a loop to an attribute, an entry, or a name of another function."""
         self._steps = 0
         self._effects: set[tuple[str, Operation, Region | None]] = set()
 
@@ -229,8 +231,8 @@ class Machine(ABC):
         """Note that a tensor is changed in place: whoever else has it sees what it holds then."""
         for each in before.operations - after.operations:
             self.changed[each] = self.changed.get(each, frozenset()) | after.operations
-            fresh = {(each, new) for new in after.operations} - self._turned
-            self._turned |= fresh
+            fresh = {(each, new) for new in after.operations} - self.turned
+            self.turned |= fresh
             for heap, key in self._held_by.get(each, ()) if fresh else ():
                 heap.slots[key].version += 1
                 heap.version += 1
@@ -306,7 +308,10 @@ class Machine(ABC):
     def take_over(self, inner: Context) -> None:
         """Note what a function has read and bound that was called."""
         context = self.context
-        self.bound_in_round(*inner.writes)
+        for loop in self.bound_in_round(*inner.writes):
+            for thing, key in inner.writes:
+                if isinstance(thing, Frame) and key in thing.names:
+                    thing.names[key] = thing.names[key].not_left_by(loop)
         if context.function is None:
             return
         for place, version in inner.reads.items():
@@ -348,21 +353,29 @@ class Machine(ABC):
         finally:
             self._rounds.pop()
 
-    def bound_in_round(self, *places: tuple[Heap | Frame, Any]) -> None:
-        """Note that attributes and entries are surely bound in this round of the innermost loop."""
-        if self._rounds and self.guards and self.guards[-1] is self._rounds[-1][0]:
-            self._rounds[-1][1].update(places)
+    def bound_in_round(self, *places: tuple[Heap | Frame, Any]) -> frozenset[Region]:
+        """Note that attributes, entries and names are surely bound in this round of the innermost loop. Gives it."""
+        if not (self._rounds and self.guards and self.guards[-1] is self._rounds[-1][0]):
+            return frozenset()
+        self._rounds[-1][1].update(places)
+        return frozenset([self._rounds[-1][0]])
 
-    def rebind(self, thing: Heap, key: Any, before: Guards) -> None:
+    def rebind(self, thing: Heap | Frame, key: Any, before: Guards) -> None:
         """Note that something else is bound to a key in the loops around than what was bound ``before`` them."""
         before_them = thing.rebound.get(key, frozenset())
         loops = before_them | {each for each in self.guards if each.kind == "loop" and each not in before}
-        if loops != before_them:
-            thing.rebound[key], thing.version = loops, thing.version + 1
-            if key in thing.slots:
-                thing.slots[key].version += 1
+        if loops == before_them:
+            return
+        thing.rebound[key] = loops
+        self.rebindings += 1
+        if isinstance(thing, Frame):
+            thing.versions[key] = thing.version_of(key) + 1
+            return
+        thing.version += 1
+        if key in thing.slots:
+            thing.slots[key].version += 1
 
-    def carriers(self, thing: Heap, key: Any, place: object = None) -> frozenset[Region]:
+    def carriers(self, thing: Heap | Frame, key: Any, place: object = None) -> frozenset[Region]:
         """The loops around of which an earlier round may have left what is bound to a key, or stands somewhere and is
         read at a ``place``: that is not surely bound in this one."""
         here = [loop for loop, bound in self._rounds if (thing, key if place is None else place) in bound]

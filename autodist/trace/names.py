@@ -10,7 +10,7 @@ from autodist.program import EMPTY, UNKNOWN, Value, constant, joined
 from autodist.project import absolute
 from autodist.project.chosen import imported
 from autodist.trace.machine import Machine
-from autodist.trace.things import External, Frame, LocalModule
+from autodist.trace.things import External, Frame, LocalModule, is_anew
 
 BUILTINS = frozenset(dir(builtins))
 
@@ -26,9 +26,11 @@ class Names(Machine):
     def of_Name(self, node: ast.Name, frame: Frame) -> Value:
         found = frame.find(node.id)
         if found is not None:
-            if found is not frame:
-                self.read(found, node.id)
-            return self.settings.possible(self.current(found.names.get(node.id, EMPTY)), self.guards)
+            if found.home is not frame.home:
+                value = self.elsewhere(found, node.id)
+            else:
+                value = self.current(found.names.get(node.id, EMPTY))
+            return self.settings.possible(value, self.guards)
         if node.id == "__name__":
             module = frame.module
             names = [each.name for each in self.modules.values() if each.frame is module]
@@ -45,12 +47,31 @@ class Names(Machine):
     def bind_name(self, name: str, value: Value, frame: Frame) -> None:
         """Bind a name in this frame, or in the one that `global` or `nonlocal` names."""
         target = frame.elsewhere.get(name)
-        if target is None:
-            frame.names[name] = value
-        else:  # it may be called whenever
-            before = target.names.get(name, EMPTY)
-            target.names[name] = before | value
-            target.versions[name] = target.version_of(name) + (target.names[name] != before)
+        if target is not None:
+            self.bind_elsewhere(target, name, value)
+            return
+        if name in frame.read_by_others and is_anew(value, frame.names.get(name, EMPTY)):
+            frame.versions[name] = frame.version_of(name) + 1
+        frame.names[name] = value
+
+    def elsewhere(self, home: Frame, name: str) -> Value:
+        """What a name of another function, of a class or a module stands for."""
+        self.read(home, name)
+        home.read_by_others.add(name)
+        return self.current(home.names.get(name, EMPTY)).left_by(self.carriers(home, name))
+
+    def bind_elsewhere(self, target: Frame, name: str, value: Value) -> None:
+        """Bind a name of another function, a class or a module, which may still hold what it did: this code may be
+        called whenever."""
+        if self.guards == self.context.guards:
+            self.context.writes.add((target, name))
+        before = held = target.names.get(name, EMPTY)
+        for loop in self.bound_in_round((target, name)):
+            before = before.not_left_by(loop)
+        if is_anew(value, before):
+            self.rebind(target, name, target.guards)
+        target.names[name] = before | value
+        target.versions[name] = target.version_of(name) + (target.names[name] != held)
 
     def do_Global(self, node: ast.Global, frame: Frame) -> None:
         frame.elsewhere.update(dict.fromkeys(node.names, frame.module))

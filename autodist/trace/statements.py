@@ -6,13 +6,14 @@ import ast
 from collections.abc import Callable, Collection
 from collections.abc import Sequence as Row
 from functools import cached_property, reduce
+from itertools import takewhile
 from typing import Any
 
 from autodist.program import EMPTY, Value, constant, joined
 from autodist.source import all_of, bound_each_time, walk
 from autodist.trace import folding
 from autodist.trace.containers import UNROLLED
-from autodist.trace.expressions import Expressions, short_range
+from autodist.trace.expressions import ROUNDS, Expressions, short_range
 from autodist.trace.machine import changes_in_place
 from autodist.trace.names import thing
 from autodist.trace.things import (
@@ -33,8 +34,6 @@ from autodist.trace.things import (
 )
 
 Names = dict[str, Value]
-ROUNDS = 4
-"""How often the body of a loop is run at most until its names change no more."""
 
 
 class Statements(Expressions):
@@ -91,6 +90,10 @@ class Statements(Expressions):
     def do_Break(self, node: ast.Break, frame: Frame) -> bool:
         if self._jumps:
             self._jumps[-1][1].append(dict(frame.names))
+        within = [*takewhile(lambda each: each.kind != "loop", reversed(self.guards))]
+        for loop in self.guards[: len(self.guards) - len(within)][-1:]:
+            if isinstance(loop.node, ast.While):  # which goes on by this test as by its own
+                loop.subject |= joined(each.subject for each in within)
         return False
 
     def do_Delete(self, node: ast.Delete, frame: Frame) -> None:
@@ -348,7 +351,9 @@ class Statements(Expressions):
         endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
 
         def test() -> None:
-            self.tested(node.test, self.eval(node.test, frame))
+            asked = self.eval(node.test, frame)
+            self.region.subject |= asked
+            self.tested(node.test, asked)
 
         return self._repeat(node, EMPTY, test, frame, endless)
 
@@ -365,11 +370,12 @@ class Statements(Expressions):
         be bound in it: they no longer hold what they held before. Met again in the same context, as a loop within a
         loop is, it goes on from the names of its last round."""
         breaks: list[Names] = []
-        ahead = self.context.ahead.setdefault(node, frozenset(frame.names if over and not is_of_loader(over) else ()))
+        ahead = self.context.ahead.setdefault(node, frozenset(() if is_of_loader(over) else frame.names))
         frame.names = self._as_left(node, frame.names)
         with self.within("loop", node, frame, over) as loop:
             for _ in range(ROUNDS):
                 start, kept, changed = dict(frame.names), kept_by(frame.names), dict(self.changed)
+                noted = self.rebindings
                 self._jumps.append(([], []))
                 with self.round_of(loop):
                     begin()
@@ -379,7 +385,8 @@ class Statements(Expressions):
                 names = reduce(merged, ends)
                 anew = [name for name in ahead if any(is_anew(end[name], start[name]) for end in ends[1:])]
                 frame.names = names = carried(names, loop, anew)
-                if names == start and kept == kept_by(names) and changed == self.changed:
+                same = names == start and noted == self.rebindings
+                if same and kept == kept_by(names) and changed == self.changed:
                     break
             self.context.loops[node] = names
             rounds = [*ends[1:], *breaks]
@@ -433,7 +440,7 @@ class Statements(Expressions):
         function.frame = frame
         for default in (*node.args.defaults, *node.args.kw_defaults):
             value = self.eval(default, frame) if default is not None else EMPTY
-            if isinstance(default, ast.Call):
+            if isinstance(default, (ast.Call, ast.List, ast.Dict)):
                 function.made[default] = value
         made = thing(function)
         for decorator in reversed(node.decorator_list):

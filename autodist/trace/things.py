@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from autodist.program import EMPTY, Region, Value, joined
@@ -32,10 +32,17 @@ class Frame:
     told_apart: set[str] = field(default_factory=set)
     """What loops bind that are run for each element apart: no settings of the script."""
     versions: dict[str, int] = field(default_factory=dict)
-    """How often functions have bound a name that is theirs by `global` or `nonlocal`."""
+    """How often a name was bound anew that code elsewhere reads or binds: by `global`, `nonlocal`, as an attribute."""
+    guards: Guards = ()
+    """The regions around the call of a function, and those that it is in itself."""
+    rebound: dict[Any, frozenset[Region]] = field(default_factory=dict)
+    """The loops in whose rounds code elsewhere binds something else to its names."""
+    read_by_others: set[str] = field(default_factory=set)
+    """The names that code elsewhere has read."""
+    is_comprehension: bool = False
 
     def version_of(self, name: str) -> int:
-        """How often functions have bound a name."""
+        """How often a name was bound anew that code elsewhere reads or binds."""
         return self.versions.get(name, 0)
 
     @property
@@ -45,6 +52,11 @@ class Frame:
         while frame.parent is not None:
             frame = frame.parent
         return frame
+
+    @property
+    def home(self) -> Frame:
+        """The frame whose names `:=` binds: that around a comprehension."""
+        return self.parent.home if self.is_comprehension and self.parent is not None else self
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -389,8 +401,7 @@ def carried(names: dict[str, Value], loop: Region, bound: Iterable[str]) -> dict
 
 def left(names: dict[str, Value], loop: Region) -> dict[str, Value]:
     """The names behind a loop, which has no more rounds."""
-    found = {name: each for name, each in names.items() if loop in each.carried_by}
-    return names | {name: replace(each, carried_by=each.carried_by - {loop}) for name, each in found.items()}
+    return {name: each.not_left_by(loop) for name, each in names.items()}
 
 
 def merged(one: dict[str, Value], other: dict[str, Value]) -> dict[str, Value]:

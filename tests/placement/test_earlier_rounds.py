@@ -48,6 +48,7 @@ for epoch in range(2):
     print(f"{loss.item():.6f}")
 """
 ROWS = "for row, t in zip(out, y):\n    "
+LEFT = "rows = {}\n{}\n    "
 
 
 def script(step: str) -> str:
@@ -152,6 +153,23 @@ def test_what_goes_from_one_part_of_a_sample_to_the_next() -> None:
         ROWS + "part = row.pow(2).mean()\n    if not first:\n        loss = loss + part\n    first = False",
         ROWS + "if n == 0:\n        loss = row.mean()\n    else:\n        loss = loss + 2 * row.mean()\n    n += 1",
         ROWS + "last = 2 * row\nloss = last.pow(2).mean()",
+        "rows = [((row - last).pow(2).mean(), last := row)[0] for row in out]\nloss = torch.stack(rows).mean()",
+        "rows = [last := torch.tanh(last + row) for row in out]\nloss = torch.stack(rows).mean()",
+        "loss = sum((w := 0.9 * w) * row.pow(2).mean() for row in out)",
+        "rows = {i: ((row - last).pow(2).sum(), last := row)[0] for i, row in enumerate(out)}\n"
+        "loss = sum(rows.values())",
+        "rows, seen = [], [last]\nrows = [((row - seen[-1]).pow(2).sum(), seen.append(row))[0] for row in out]\n"
+        "loss = torch.stack(rows).mean()",
+        "rows = [(last := 2 * row) for row in out]\nloss = last.pow(2).mean() + torch.stack(rows).mean()",
+        "rows = [2 * row for row in out]\nloss = rows[-1].pow(2).mean()",
+        "loss = list(out).pop().pow(2).mean()",
+        LEFT.format("list(out)", "while rows:")
+        + "row = rows.pop(); loss = loss + (row - last).pow(2).sum(); last = row",
+        LEFT.format("[2 * row for row in out]", "while len(rows) > 0:")
+        + "row = rows.pop(0); loss = loss + (row - last).pow(2).sum(); last = row",
+        LEFT.format("[2 * row for row in out]", "while True:")
+        + "row = rows.pop(0); loss = loss + (row - last).pow(2).sum(); last = row\n    if not rows:\n        break",
+        LEFT.format("list(out)", "while rows:") + "loss = loss + w * rows.pop().pow(2).mean(); w *= 0.9",
     ],
 )
 def test_losses_of_samples_that_meet_those_before_them(tmp_path: Path, step: str) -> None:
@@ -177,6 +195,22 @@ def test_losses_of_samples_that_meet_those_before_them(tmp_path: Path, step: str
         + "counts[t.argmax().item()] += 1; loss = loss + F.mse_loss(row, t)\nprint(counts)",
         "h = torch.zeros(len(out))\nfor t in range(3):\n    h = torch.tanh(h + out[:, t])\nloss = h.mean()",
         "for c in out.unbind(1):\n    loss = loss + (c - last[0]).pow(2).mean(); last = last + 1",
+        "loss = sum((last := row - t).pow(2).mean() for row, t in zip(out, y)) / len(out)",
+        "rows = [n := n + (row - t).pow(2).mean() for row, t in zip(out, y)]\nloss = n / len(out)",
+        "loss = sum(sum((v - (last := v.detach())).abs() + v * v for v in row) for row in out) / len(out)",
+        "parts = [((c - n).pow(2).mean(), n := c)[0] for c in out.unbind(1)]\nloss = sum(parts)",
+        "rows = [row - t for row, t in zip(out, y)]\nn = rows[0].numel()\n"
+        "loss = torch.stack([row.pow(2).sum() / n for row in rows]).mean()",
+        LEFT.format("list(zip(out, y))", "while rows:") + "row, t = rows.pop(); loss = loss + F.mse_loss(row, t)\n"
+        "loss = loss / len(out)",
+        LEFT.format("[row - t for row, t in zip(out, y)]", "while len(rows) > 0:")
+        + "loss = loss + rows.pop().pow(2).mean()\nloss = loss / len(out)",
+        LEFT.format("[row - t for row, t in zip(out, y)]", "while True:")
+        + "loss = loss + rows.pop().pow(2).mean()\n    if not rows:\n        break\nloss = loss / len(out)",
+        LEFT.format("list(out.unbind(1))", "while rows:") + "n = torch.tanh(n + rows.pop())\nloss = n.mean()",
+        ROWS + "n, parts = 0, list(row)\n    while parts:\n        v = parts.pop()\n        loss = loss + (v - n) ** 2"
+        "\n        n = v\nloss = loss / len(out)",
+        "while n < 3:\n    out = out - 0.1 * (out - y); n += 1\nloss = out.pow(2).mean()",
     ],
 )
 def test_losses_of_samples_apart_from_each_other(tmp_path: Path, zygote: Zygote | None, step: str) -> None:
@@ -184,3 +218,47 @@ def test_losses_of_samples_apart_from_each_other(tmp_path: Path, zygote: Zygote 
     code, said = conftest.converted(tmp_path, before)
     assert "AD602" not in said and "RowsOfAllRanks" not in code, said
     assert conftest.differences(tmp_path, zygote, before) is None
+
+
+def test_a_number_that_all_ranks_count_to(tmp_path: Path, zygote: Zygote | None) -> None:
+    before = script("while n < len(out):\n    loss = loss + (out[n] - last).pow(2).sum(); last = out[n]; n += 1")
+    assert "AD602" not in conftest.converted(tmp_path, before)[1]
+    assert conftest.differences(tmp_path, zygote, before) is None
+
+
+NAMES = {
+    "global": "last = torch.zeros(3)\ndef step(row):\n    global last\n",
+    "nonlocal": "def stepping():\n  last = torch.zeros(3)\n  def step(row):\n    nonlocal last\n",
+    "attribute": "class Kept:\n    last = torch.zeros(3)\ndef step(row):\n    last = Kept.last\n",
+}
+CHANGE = "    change = (row - last).pow(2).mean()\n    last = row.detach()\n"
+ENDS = {"nonlocal": "    return change\n  return step\nstep = stepping()\n", "attribute": "    Kept.last = last\n"}
+
+
+def with_function(kind: str, body: str, rounds: str) -> str:
+    """A script that trains in a function, whose rounds over samples call another."""
+    end = ENDS.get(kind, "")
+    function = NAMES[kind] + body + (end if "return" in end else end + "    return change\n")
+    head, training = script(rounds).split("torch.manual_seed(0)\n")
+    return f"{head}{function}\n\ndef main():\n{indent('torch.manual_seed(0)' + chr(10) + training, '    ')}\n\nmain()\n"
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("rounds", ["for row in out:\n    loss = loss + step(row)", "loss = sum(map(step, out))"])
+def test_names_that_functions_bind_in_each_round(tmp_path: Path, kind: str, rounds: str) -> None:
+    """They were silent."""
+    code, said = conftest.converted(tmp_path, with_function(kind, CHANGE, rounds))
+    assert "AD602" in said and CARRIED in said, code
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_names_that_functions_bind_ahead_of_reading_them(tmp_path: Path, zygote: Zygote | None, kind: str) -> None:
+    body = "    last = 2 * row\n    change = (row - last).pow(2).mean()\n"
+    before = with_function(kind, body, "loss = sum(step(row - t) for row, t in zip(out, y)) / len(out)")
+    assert "AD602" not in conftest.converted(tmp_path, before)[1]
+    assert conftest.differences(tmp_path, zygote, before) is None
+
+
+def test_a_function_that_reads_what_each_round_binds(tmp_path: Path) -> None:
+    step = "change = lambda row: (row - last).pow(2).mean()\n" + ROWS + "loss = loss + change(row); last = row"
+    assert CARRIED in conftest.converted(tmp_path, script(step))[1]

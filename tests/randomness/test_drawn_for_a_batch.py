@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import converted, differences
+from conftest import converted, differences, launched
 
 from autodist.verify.launch import Zygote
 
@@ -194,3 +194,114 @@ def test_sizes_by_what_is_made_global(tmp_path: Path, zygote: Zygote | None) -> 
     after = converted(tmp_path, text)[0]
     assert "drawn_by_rank_zero(torch.rand(int(reduce_mean(y.mean()).abs()) + 1))" in after
     assert differences(tmp_path, zygote, text) is None
+
+
+COLLATED = """\
+import os
+import random
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset, default_collate
+
+{seeds}
+RNG = np.random.default_rng(3)
+drawn = []
+
+
+def noted(number):
+    drawn.append(round(float(number), 4))
+    return number
+
+
+def collate(batch):
+    x, y = default_collate(batch)
+    {drawing}
+    return x, y
+
+
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+loader = DataLoader(data, batch_size=8, shuffle=True, collate_fn=collate, num_workers=0)
+model = nn.Sequential(nn.Linear(4, 8), nn.Identity(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with open(f"drawn{{os.environ.get('RANK', '')}}.txt", "w") as file:
+    file.write(str(drawn))
+"""
+SEEDS = "random.seed(1)\nnp.random.seed(2)\ntorch.manual_seed(3)"
+EACH = "x = torch.stack([row * {} for row in x])"
+
+
+def collated(drawing: str, seeds: str = SEEDS) -> str:
+    return COLLATED.format(drawing=drawing, seeds=seeds)
+
+
+@pytest.mark.parametrize("seeds", [SEEDS, "torch.manual_seed(3)"])
+@pytest.mark.parametrize(
+    "drawing",
+    [
+        "x = x * noted(random.random())",
+        "x = x * noted(float(np.random.beta(0.4, 0.4)))",
+        "if noted(np.random.rand()) < 0.5:\n        x = -x",
+        "for _ in range(2):\n        x = x + noted(random.uniform(0, 1))",
+        "x = x * noted(torch.rand(1))",
+        "x = x * noted(float(RNG.random()))",
+    ],
+)
+def test_a_number_for_the_batch_that_a_loader_lays_together(tmp_path: Path, drawing: str, seeds: str) -> None:
+    """Each rank drew a number of its own for its share of a batch."""
+    code, said = converted(tmp_path, collated(drawing, seeds))
+    assert "AD702" not in said
+    (tmp_path / "after.py").write_text(code)
+    launched(tmp_path, "after.py", 2)
+    numbers = [(tmp_path / f"drawn{rank}.txt").read_text() for rank in range(2)]
+    assert numbers[0] == numbers[1] != "[]"
+    if seeds == SEEDS and "torch.rand" not in drawing:
+        (tmp_path / "before.py").write_text(collated(drawing))
+        launched(tmp_path, "before.py")
+        assert numbers[0] == (tmp_path / "drawn.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("drawing", "apart", "told"),
+    [
+        ("x = x * torch.rand(1)", True, True),
+        ("x = x * random.random()", True, False),
+        ("x = x * torch.rand(1); " + EACH.format("torch.rand(1)"), False, True),
+        ("x = x + torch.randn(len(x), 4)", False, False),
+        (EACH.format("torch.rand(1)"), True, False),
+        (EACH.format("random.random()"), True, False),
+    ],
+)
+def test_numbers_for_a_batch_where_ranks_draw_apart(tmp_path: Path, drawing: str, apart: bool, told: bool) -> None:
+    text = collated(drawing).replace("nn.Identity()", "nn.Dropout()" if apart else "nn.Identity()")
+    code, said = converted(tmp_path, text)
+    assert ("is drawn once for the whole batch, and each rank draws its own" in said) is told
+    assert "torch.initial_seed() + 1 + dist.get_rank()" in code
+
+
+@pytest.mark.parametrize(
+    ("drawing", "model", "told"),
+    [
+        ("x = x * random.random()", "nn.Dropout()", True),
+        ("x = x * torch.rand(1)", "nn.Dropout()", True),
+        ("x = x * random.random()", "nn.Identity()", False),
+        (EACH.format("random.random()"), "nn.Dropout()", False),
+    ],
+)
+def test_numbers_that_workers_draw(tmp_path: Path, drawing: str, model: str, told: bool) -> None:
+    """Torch seeds them, by a number of its generator."""
+    text = collated(drawing).replace("num_workers=0", "num_workers=2").replace("nn.Identity()", model)
+    assert ("is drawn once for the whole batch, and each rank" in converted(tmp_path, text)[1]) is told
+
+
+def test_numbers_for_a_batch_and_for_its_samples(tmp_path: Path) -> None:
+    """What is alike for the one repeats for the others."""
+    code, said = converted(tmp_path, collated("x = x * random.random()\n    " + EACH.format("random.random()")))
+    assert "random.random() draws for this rank's samples, and all ranks draw alike" in said
+    assert "random.seed(torch.initial_seed())" not in code

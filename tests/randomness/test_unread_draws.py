@@ -51,7 +51,7 @@ def closure(scale):
 
 
 def collate(batch):
-    return torch.stack([x for x, _ in batch]) + float(np.random.randn()), torch.tensor([y for _, y in batch])
+    return torch.stack([x + float(np.random.randn()) for x, _ in batch]), torch.tensor([y for _, y in batch])
 
 
 class Sets:
@@ -394,10 +394,12 @@ for epoch in range(2):
         ("x + torch.randn(2)", "0", False),
         ("x + self.rng.normal()", "0", False),
         ("self.crop(x)", "0", False),
-        ("x", "float(np.random.randn())", True),
-        ("x", "random.random()", True),
+        ("x", "float(np.random.randn())", False),  # one number for the whole batch
+        ("x", "random.random()", False),
+        ("x", "torch.tensor([[np.random.randn()] for _ in batch])", True),
+        ("x", "torch.tensor([[random.random()] for _ in batch])", True),
         ("x", "torch.randn(len(batch), 2)", True),
-        ("x", "float(RNG.normal())", True),
+        ("x", "float(RNG.normal())", False),
         ("x", "torch.tensor([[RNG.uniform()] for _ in batch])", True),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from textwrap import indent
 
 import pytest
 from programs import traced
@@ -64,6 +65,79 @@ def test_what_is_read_ahead_of_being_bound_anew(lines: str) -> None:
 )
 def test_what_each_round_binds_ahead_of_reading_it(lines: str) -> None:
     assert not is_carried(LOOP + lines)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "[((result := last).sum(), last := row) for row in x]",
+        "{n: ((result := w), w := 0.5 * w) for n, row in enumerate(x)}",
+        "sum(row.sum() for row in x if (result := last) is not None and (last := row) is not None)",
+        "[rows.append(row) for row in x if (result := rows[-1]) is not None]",
+        "[[(result := last, last := v) for v in row] for row in x]",
+        "rest = list(x)\nwhile rest:\n    result = last\n    last = rest.pop()",
+        "while k < len(x):\n    result = last\n    last = x[k]\n    k += 1",
+    ],
+)
+def test_rounds_of_comprehensions_and_of_while(lines: str) -> None:
+    assert is_carried(lines)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "[(last := row, result := last) for row in x]",
+        "[result := 2 * row for row in x]",
+        "[last := row for row in x]\nresult = last",
+        "rest = list(x)\nwhile rest:\n    last = rest.pop()\n    result = last",
+    ],
+)
+def test_what_their_rounds_bind_ahead_of_reading_it(lines: str) -> None:
+    assert not is_carried(lines)
+
+
+STEP = """\
+def step(row):
+    {names} last
+    result = last
+    last = row
+def keep(row):
+    {names} last
+    last = row
+def read():
+    return last
+"""
+
+
+@pytest.mark.parametrize("names", ["global", "nonlocal"])
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        ("for row in x:\n    step(row)", True),
+        ("[step(row) for row in x]", True),
+        ("list(map(step, x))", True),
+        ("for row in x:\n    result = read()\n    keep(row)", True),
+        ("for row in x:\n    keep(row)\n    result = read()", False),
+        ("for row in x:\n    keep(row)\n    result = last", False),
+        ("for row in x:\n    result = read()\n    last = row", True),
+        ("for row in x:\n    last = row\n    result = read()", False),
+    ],
+)
+def test_names_that_functions_bind(names: str, rounds: str, expected: bool) -> None:
+    lines = STEP.format(names=names) + rounds
+    if names == "nonlocal":
+        lines = "def run():\n" + indent("last = x[0]\n" + lines, "    ") + "\nrun()"
+    assert is_carried(lines) is expected
+
+
+@pytest.mark.parametrize("owner", ["Kept", "kept"])
+def test_attributes_of_a_class(owner: str) -> None:
+    lines = f"Kept.last = x[0]\nkept = Kept()\nfor row in x:\n    result = {owner}.last\n    Kept.last = row"
+    assert is_carried(lines)
+
+
+def test_a_list_that_is_the_default_of_a_parameter() -> None:
+    assert is_carried("def keep(row, seen=[x[0]]):\n    result = seen[-1]\n    seen.append(row)\n" + LOOP + "keep(row)")
 
 
 def test_no_round_follows_behind_a_loop() -> None:
