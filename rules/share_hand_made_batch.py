@@ -54,7 +54,9 @@ KEEPING = frozenset({"to", "cuda", "cpu", "long", "float", "type", "detach"})
 
 SIDE_BY_SIDE = """\
     rows = batch[{d}.get_rank() :: {d}.get_world_size()]
-    return rows.contiguous() if hasattr(rows, "contiguous") else rows  # view() needs contiguous memory
+    if hasattr(rows, "contiguous"):  # view() needs contiguous memory
+        return rows.contiguous()
+    return rows.copy() if hasattr(rows, "copy") else rows
 """
 
 LITERAL = PLAIN.replace("model(x)", "model(x + torch.randn(8, 4))")

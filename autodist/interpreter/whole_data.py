@@ -34,7 +34,7 @@ class WholeData(Contents):
         loop = scope.source.parents.get(over)
         stream = any(isinstance(each, (ast.For, ast.AsyncFor)) and each.iter in (node, over) for each in (parent, loop))
         batch = self._element(value, node) if stream else value
-        nested = any(isinstance(thing, Items) and thing.parts for thing in batch.things)
+        nested = _is_unpacked(parent, loop) or any(isinstance(each, Items) and each.parts for each in batch.things)
         draw = Draw(node, scope.source, (), whole=True, batch=True, stream=stream, nested=nested)
         self.event("dealt_out", node, scope, of(draw))
         shared = self._rows_of(batch, draw, node)
@@ -50,6 +50,13 @@ class WholeData(Contents):
         parts = [union(each.parts[i] for each in tuples if i < len(each.parts)) for i in range(count)]
         items.parts = [self._rows_of(part, draw, node, (*at, i)) for i, part in enumerate(parts)]
         return of(items)
+
+
+def _is_unpacked(*around: ast.AST | None) -> bool:
+    """Whether a batch is taken apart where a step gets it: `for (x,) in loader`, `x, y = next(batches)`"""
+    targets = [each.target for each in around if isinstance(each, (ast.For, ast.AsyncFor))]
+    targets += [target for each in around if isinstance(each, ast.Assign) for target in each.targets]
+    return any(isinstance(each, (ast.Tuple, ast.List)) for each in targets)
 
 
 def _derives_by(node: ast.expr, source: Source) -> bool:
