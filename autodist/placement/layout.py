@@ -13,6 +13,7 @@ FIRST = " axes first"
 """Ends the name of an order in which other axes come before the samples'."""
 OF_WHOLE = "it is told how many samples all ranks have, and is given those of one"
 GROUPED = "it lays several samples of a rank into each row, or parts of them"
+ANOTHER = "it gives another axis as many places as there are samples, and cuts through these: transpose them"
 WRITTEN = "it writes down the size of the whole batch, or lays samples of different ranks beside each other"
 
 
@@ -92,6 +93,8 @@ def _behind_others(call: Call, at: int, kept: int) -> Placement:
     """Where the first axes become one, the samples' axis the last of them or not: `scores.view(-1, classes)`, with time
     first. The samples of a moment stand behind those of the one before."""
     shard = call.first.shard
+    if at and shard == 0 and call.sizes[at] is None:
+        return call.apart(ANOTHER)
     if at or shard is None or call.first.axes - kept <= shard:
         return call.apart(WRITTEN)
     return Shard(0, order=f"{shard}{FIRST}")

@@ -111,8 +111,10 @@ def sources(
     if _steps_along(by_rows):
         return by_columns
     rows, columns = found.lying(by_rows), found.lying(by_columns)
-    told = found.takes_time(rows) or found.are_deep(by_columns, columns)
-    return by_columns if told and found.losses(by_columns, columns) > found.losses(by_rows, rows) else by_rows
+    if found.takes_time(rows):  # rows are no samples, whatever columns are
+        return by_columns if found.losses(by_columns, columns) >= found.losses(by_rows, rows) else by_rows
+    better = found.losses(by_columns, columns) > found.losses(by_rows, rows)
+    return by_columns if better and found.are_deep(by_columns, columns) else by_rows
 
 
 class _Found(Batches):

@@ -68,7 +68,7 @@ def test_all_ranks_draw_what_is_drawn_for_each_user(tmp_path: Path) -> None:
     """A rank that went over its own users alone would draw other items for them than one process does."""
     text, _ = converted(tmp_path, PAIRS)
     assert "random.sample(self.users, self.batch_size)\n" in text
-    assert "model(local_rows(users), local_rows(pos), local_rows(neg))" in text
+    assert "users, pos, neg = (torch.LongTensor(local_rows(each)) for each in data.sample())" in text
 
 
 LOADERS = """\

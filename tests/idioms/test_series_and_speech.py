@@ -190,7 +190,7 @@ for epoch in range(2):
 def test_rows_lie_side_by_side_for_view(tmp_path: Path) -> None:
     """Every N-th row of a tensor of several axes does not, and `view` refuses."""
     after = converted(tmp_path, BATCHES + STEP).entry.after
-    assert 'rows.contiguous() if hasattr(rows, "contiguous") else rows' in after
+    assert 'if hasattr(rows, "contiguous"):' in after and "return rows.contiguous()" in after
     plain = BATCHES.replace("(inputs).view(-1)", "(inputs).squeeze(2)").replace("targets.view(-1)", "targets")
     assert "contiguous" not in converted(tmp_path, plain + STEP).entry.after
 
