@@ -17,10 +17,11 @@ from autodist.program import Operation, Program, closure
 from autodist.script import RowMean, Site
 from autodist.solve.facts import is_mean
 from autodist.solve.losses import Losses
-from autodist.solve.shares import Share, shares
+from autodist.solve.shares import Share, is_plain, shares
 from autodist.solve.sizes import first_key
 from autodist.solve.sources import Sources
 from autodist.solve.steps import given, steps_of
+from autodist.solve.written import code_of
 from autodist.source import Source, shortened, walk
 from autodist.values import Draw
 
@@ -29,7 +30,6 @@ FIXED = "is told a number of samples that is written down: a rank has its share 
 LIBRARIES = ("transformers.", "torchvision.", "timm.", "torch.nn.Sequential", "torch.nn.Module")
 """The beginnings of the names of models that take a batch of samples, each for itself."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-Home = tuple[Source, ast.AST | None]
 
 
 @dataclass(frozen=True)
@@ -86,16 +86,16 @@ def _objections(run: Interpreter, sources: Sources, taken: list[Share], losses: 
         of_one = isinstance(run.placements.of.get(operation), Each) and operation in losses.steps.differentiated
         if of_one and "module" in getattr(operation.owner, "roles", ()) and isinstance(operation.node, ast.expr):
             if "loss" not in operation.owner.roles:
-                code = shortened(operation.source.code(operation.node))
+                code = code_of(operation)
                 yield Site(operation.source, operation.node), f"{code} takes one sample after the other"
     above = closure(losses.ends, given)
     for operation in sorted(losses.assumed & above, key=lambda each: each.number):
         if operation.owner is not None and isinstance(operation.node, ast.expr):
-            code = shortened(operation.source.code(operation.node))
+            code = code_of(operation)
             yield Site(operation.source, operation.node), f"{code}: {operation.name} is not known to keep samples apart"
     for operation in (each for each in losses.steps.ordered if _is_unknown_layer(each)):
         assert isinstance(operation.node, ast.expr)
-        code, name = shortened(operation.source.code(operation.node)), operation.name.rpartition(".")[2]
+        code, name = code_of(operation), operation.name.rpartition(".")[2]
         told = f"is not known to keep samples apart ({name})"
         graph = operation.name.startswith(OF_GRAPHS)
         told = f"works on a whole graph, whose nodes depend on each other ({name})" if graph else told
@@ -103,25 +103,25 @@ def _objections(run: Interpreter, sources: Sources, taken: list[Share], losses: 
     listed = any(not each.is_tensor for each in sources.batches)
     for backward in losses.backward if listed else ():  # of a list of samples, which a loop may take its share of
         if (doubt := losses.doubted_at(backward.node)) is not None:
-            code = shortened(doubt[0].source.code(doubt[0].node)) if isinstance(doubt[0].node, ast.expr) else ""
+            code = code_of(doubt[0])
             yield Site(backward.source, backward.node), f"{code}: {doubt[1]}"
     for batch in sorted(sources.batches, key=lambda each: each.number):
         first = first_key(batch)
         if first is not None and len(parts(first) or ()) == 1 and isinstance(batch.node, ast.expr):
-            code = shortened(batch.source.code(batch.node))
+            code = code_of(batch)
             yield Site(batch.source, batch.node), f"{code} has one sample, which cannot be shared out"
     for operation in losses.steps.ordered:
         lying = losses.placements.of.get(operation)
         if isinstance(lying, Partial) and " // " in lying.weight and isinstance(operation.node, ast.expr):
-            code = shortened(operation.source.code(operation.node))
+            code = code_of(operation)
             yield Site(operation.source, operation.node), f"{code} is rounded for each rank's share"
     for operation, reason in losses.lost_at():
-        code = shortened(operation.source.code(operation.node)) if isinstance(operation.node, ast.expr) else ""
+        code = code_of(operation)
         yield Site(operation.source, operation.node), f"{code}: {reason}"
     for operation in sorted(above & losses.steps.reaching, key=lambda each: each.number):
         lying = losses.placements.of.get(operation)
         if isinstance(lying, PerRank) and lying.operation == "join" and "replicated" in lying.reason:
-            code = shortened(operation.source.code(operation.node)) if isinstance(operation.node, ast.expr) else ""
+            code = code_of(operation)
             yield Site(operation.source, operation.node), f"{code} may be a rank's share, and may be all of the data"
     for backward in losses.backward:
         ends = backward.inputs[0].operations if backward.inputs else frozenset()
@@ -240,14 +240,7 @@ def _are_several(means: list[RowMean]) -> bool:
 def _in_order(drawn: tuple[Draw, ...], order: dict[ast.expr, int]) -> tuple[Draw, ...]:
     """Each once. The rows are counted of the first: not of what would be drawn once more for that."""
     found = {draw.node: draw for draw in drawn}
-    return tuple(sorted(found.values(), key=lambda draw: (not _is_plain(draw.node), order.get(draw.node, 0))))
-
-
-def _is_plain(node: ast.expr) -> bool:
-    """`x`, `self.x`: what can be written once more."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
+    return tuple(sorted(found.values(), key=lambda draw: (not is_plain(draw.node), order.get(draw.node, 0))))
 
 
 def _together(means: list[RowMean]) -> list[RowMean]:

@@ -32,7 +32,8 @@ from autodist.program import EMPTY, SAMPLE, Operation, Program, Region, Value, c
 from autodist.solve.facts import is_number_of_samples, is_weighted
 from autodist.solve.sizes import as_slice, first_key, first_slice
 from autodist.solve.steps import given, steps_of
-from autodist.source import Source, shortened, walk
+from autodist.solve.written import code_of
+from autodist.source import Source, walk
 
 COUNTED = re.compile(r"([a-z ]*)%(\d+)")
 """What counts rows: an operation by its number, and pieces or words of it."""
@@ -164,19 +165,20 @@ class Losses:
 
     def weighted(self) -> Iterator[tuple[Operation, str]]:
         """The losses that are means over numbers of which ranks have more or fewer, and over what."""
-        ends = sorted(self.ends, key=lambda op: op.number)
-        for each in dict.fromkeys(op for end in ends for op in self._begins(end)):
-            lying = self.placements.of[each]
-            if isinstance(lying, Partial) and not lying.weight.startswith(OWN):  # which models tell of
-                yield each, self._counted_by(each, lying.weight)
+        told = ((each, weight) for each, weight in self._weights() if not weight.startswith(OWN))
+        return ((each, self._counted_by(each, weight)) for each, weight in told)
 
     def taken_by_models(self) -> Iterator[Operation]:
         """The losses that models take themselves, as means over what their labels leave in."""
+        return (each for each, weight in self._weights() if weight.startswith(OWN))
+
+    def _weights(self) -> Iterator[tuple[Operation, str]]:
+        """Where the means are taken that losses are, if they are weighted, and what they are weighted by."""
         ends = sorted(self.ends, key=lambda op: op.number)
         for each in dict.fromkeys(op for end in ends for op in self._begins(end)):
             lying = self.placements.of[each]
-            if isinstance(lying, Partial) and lying.weight.startswith(OWN):
-                yield each
+            if isinstance(lying, Partial):
+                yield each, lying.weight
 
     def _begins(self, end: Operation) -> list[Operation]:
         """Where the mean is taken that a loss is, if it is weighted."""
@@ -200,7 +202,7 @@ class Losses:
         made = next((op for op in self._program.operations if op.number in joins), None)
         if made is None:
             return "over what each rank counts of its own"
-        code = shortened(made.source.code(made.node)) if isinstance(made.node, ast.expr) else made.name
+        code = code_of(made) or made.name
         return f"over what {code} joins" if joins[made.number] else f"over the samples that {code} leaves"
 
     def counted_at(self) -> Iterator[tuple[Operation, ast.expr]]:

@@ -259,7 +259,7 @@ class _Shares:
         for source, node in self._from_home(user):
             for each in walk(node.iter if isinstance(node, (ast.For, ast.AsyncFor)) else node):
                 if isinstance(each, ast.expr) and sizes.key(self._program.at(each)) == key:
-                    if _is_plain(counted_of(each) or each):
+                    if is_plain(counted_of(each) or each):
                         return source, each
         return None
 
@@ -291,8 +291,8 @@ def _is_number(key: Any) -> bool:
     return isinstance(key, tuple) and len(key) == 2 and key[0] is int and isinstance(key[1], int)
 
 
-def _is_plain(node: ast.expr) -> bool:
-    """`x`, `self.x`"""
+def is_plain(node: ast.expr) -> bool:
+    """`x`, `self.x`: what can be written once more."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)

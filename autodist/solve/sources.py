@@ -244,12 +244,12 @@ class _Found(Batches):
             return False
         if any(map(self._is_field, self.program.users[operation])):
             return False  # `graph` of `graph.x`, an object that was loaded
-        if kind_of(Value(frozenset([operation]))) == NUMBER:
-            return False  # `n = len(x)`
         if operation.name in ("numpy.where", "numpy.nonzero") and len(operation.inputs) == 1:
             return False  # a tuple
         before = self.is_before(operation) or self._is_mask(operation) or self._is_field(operation)
-        return before and not self.is_of_module(operation)
+        if not before or self.is_of_module(operation):
+            return False
+        return kind_of(Value(frozenset([operation]))) != NUMBER  # `n = len(x)`
 
     def _is_made(self, operation: Operation) -> bool:
         """Whether each step makes it of numbers that count up: `torch.linspace(0, 1, 30).view(-1, 1)`"""

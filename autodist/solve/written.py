@@ -8,9 +8,14 @@ from functools import lru_cache
 from typing import TypeGuard
 
 from autodist.program import Operation, Program, Value, held
-from autodist.source import Source, children
+from autodist.source import Source, children, shortened
 from autodist.trace.containers import GROWING
 from autodist.trace.things import Heap, Mapping, Sequence
+
+
+def code_of(operation: Operation) -> str:
+    """How an operation is written, nothing of one that is no expression."""
+    return shortened(operation.source.code(operation.node)) if isinstance(operation.node, ast.expr) else ""
 
 
 def contents(thing: object) -> Iterator[Value]:
