@@ -10,12 +10,11 @@ from pathlib import Path
 from traceback import extract_tb
 
 from autodist import catalog, edits, ranks, registry, suppress
-from autodist.analyze import analyze
+from autodist.analyze import analyze, as_distributed
 from autodist.config import Config
 from autodist.deep import READING, deep
 from autodist.edits import Edit, EditConflict
 from autodist.errors import AutodistError
-from autodist.interpreter import Plan, Runs
 from autodist.preemption import preemption
 from autodist.project import Project
 from autodist.repeats import without_repeats
@@ -141,8 +140,7 @@ def diagnose(project: Project, config: Config, of_ranks: bool = True) -> tuple[D
             facts = catalog.load(config.catalog, config.operations)
             script = replace(script, concerns=(*script.concerns, *ranks.concerns(project, facts)))
         if PREEMPTION in config.select:
-            run = Runs(project, catalog.load(config.catalog, config.operations))(Plan())
-            script = replace(script, preemption=preemption(script, run))
+            script = replace(script, preemption=preemption(script, as_distributed(project, config)))
     except AutodistError:
         raise
     except Exception as error:

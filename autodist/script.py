@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from autodist.program import Program
 from autodist.project import Project
+from autodist.reduction import Reduction
 from autodist.rule import Severity
 from autodist.solve.rounds import Left
 from autodist.source import Source, filled_in
-from autodist.spread import Spread
 from autodist.values import Draw, Object, Path_, Value
 
 
@@ -226,27 +226,6 @@ class OrderSeed:
     alike: bool = False
     shut: bool = False
     late: tuple[Site, ...] = ()
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """An expression whose value must be made global: ``spread`` says how. ``hoist`` is the guarded statement that
-    it has to be computed before; ``switch`` holds where it is not that of all ranks already. ``of`` is what a mean is
-    taken of, if ranks have different numbers of them; ``padded`` if rows may be longer on one rank than on another;
-    ``together`` if several rows of each sample stand beside each other, which those of other samples must not part;
-    ``array`` if it is one of NumPy, ``number`` if it is one of Python, ``tensor`` if it is surely one."""
-
-    source: Source
-    node: ast.expr
-    spread: Spread
-    hoist: ast.stmt | None = None
-    switch: str | None = None
-    of: ast.expr | None = None
-    padded: bool = False
-    together: bool = False
-    array: bool = False
-    number: bool = False
-    tensor: bool = False
 
 
 @dataclass(frozen=True)
@@ -593,6 +572,10 @@ class TrainingScript:
     """How many samples the last of the batches has that some of them cut, where no two ranks can share it."""
     own_draws: frozenset[ast.expr] = frozenset()
     """Those of them by which each rank draws numbers of samples for itself, seeded apart as its dropout is."""
+    counts_samples: Callable[[ast.AST], bool] = bool
+    """Whether an expression goes by how many samples a rank has, of which all have as many: `len(x)`."""
+    adds_up: bool = False
+    """Whether something is a sum over a rank's samples, or their number."""
     batch_sizes: tuple[Site, ...] = ()
     reckoned: tuple[tuple[Site, ast.expr | None], ...] = ()
     """Where the batch size is read off a training loader, to compute by that of all ranks; and the loader, where it may

@@ -6,9 +6,8 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from autodist.script import Reduction
+from autodist.reduction import Joining, Reduction
 from autodist.source import Source, all_of, told_once, walk
-from autodist.spread import COUNT
 
 READING = frozenset("item detach cpu data float mean sum".split())
 """What reads a tensor and leaves it as it is."""
@@ -23,7 +22,7 @@ def reduced_once(reductions: Sequence[Reduction]) -> list[Reduction]:
     alike: dict[tuple[object, ...], list[Reduction]] = {}
     for each in reductions:
         if _is_plain(each):
-            key = (each.source.path, each.source.code(each.node), each.spread, each.switch)
+            key = (each.source.path, each.source.code(each.node), each.by, each.switch)
             alike.setdefault(key, []).append(each)
     places = {node: place for group in alike.values() for node, place in _places(group)}
     return [replace(each, hoist=places.get(each.node, each.hoist)) for each in reductions]
@@ -31,7 +30,7 @@ def reduced_once(reductions: Sequence[Reduction]) -> list[Reduction]:
 
 def _is_plain(reduction: Reduction) -> bool:
     """Whether it is a number that names alone make: `loss.item()`, `correct / total`."""
-    if reduction.spread is COUNT and not reduction.switch or reduction.of is not None:
+    if reduction.by is Joining.COUNT and not reduction.switch or reduction.of is not None:
         return False
     shared = _shared(reduction.source.tree)
     read = {each.id for each in all_of(reduction.node, ast.Name)}

@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterator
 
 from autodist.edits import AddImport, Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.imports import below_imports
+from autodist.reduction import Reduction
 from autodist.rule import Context, Finding, Fix, Severity
-from autodist.script import Reduction, Site, TrainingScript, Wrapping
+from autodist.script import Site, TrainingScript, Wrapping
 from autodist.source import Source, argument, last_name, simple
 
 from ._collectives import AS_ON_RANK_ZERO

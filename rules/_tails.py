@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autodist.reduction import Joining
 from autodist.script import TrainingScript
 from autodist.source import Source, last_name
-from autodist.spread import COUNT, MEAN, SUM
 from autodist.values import NOTHING, Draw
 
 WHOLE = '''\
@@ -99,9 +99,9 @@ def _takes_means_alone(script: TrainingScript) -> bool:
     )
     if others or script.loaders or any(model.batch_norm or model.bypassed for model in script.models):
         return False
-    if any(each.spread is not MEAN for each in script.reductions):
+    if any(each.by is not Joining.MEAN for each in script.reductions):
         return False
-    return not any(value.spread in (COUNT, SUM) for value in script.values.values())
+    return not script.adds_up
 
 
 def _is_left_out(draw: Draw, script: TrainingScript) -> bool:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from autodist.edits import Edit, InsertBefore, ReplaceExpr, WrapExpr
+from autodist.reduction import Joining, Reduction
 from autodist.rule import Context, Example, Finding, Fix, rule
-from autodist.script import Reduction, TrainingScript
+from autodist.script import TrainingScript
 from autodist.source import Source, last_name, shortened, walk
-from autodist.spread import Spread
 
 from ._collectives import GATHER, GATHER_IN_TRAINING, GATHER_TOGETHER
 from ._examples import PLAIN
@@ -82,7 +82,7 @@ def gather_compared_rows(script: TrainingScript, context: Context) -> Iterator[F
         if once is not None and each.node is not once.reads[0] or each.node in counted:
             continue
         code = shortened(each.source.code(each.node))
-        if each.spread is Spread.COUNT:
+        if each.by is Joining.COUNT:
             message = f"the loss is computed from the samples of all ranks; {code} counts those of one"
             yield Finding(each.source, each.node, message, counted_on_all_ranks(context, each))
             continue
@@ -121,8 +121,8 @@ class Once:
 
 def _read_again(reductions: Sequence[Reduction]) -> Iterator[Once]:
     """The reads that are better gathered once, since there are several, or loops come to them again."""
-    named = [each for each in reductions if isinstance(each.node, ast.Name) and each.spread is Spread.ROWS]
-    counts = [each.node for each in reductions if each.spread is Spread.COUNT]
+    named = [each for each in reductions if isinstance(each.node, ast.Name) and each.by is Joining.ROWS]
+    counts = [each.node for each in reductions if each.by is Joining.COUNT]
     counting = {name: node for node in counts for name in walk(node) if _counts_alone(name, node)}
     groups: dict[tuple[ast.AST, str], list[Reduction]] = {}
     for each in named:

@@ -3,10 +3,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autodist.edits import WrapExpr
+from autodist.reduction import Joining
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 from autodist.source import counted_of
-from autodist.spread import Spread
 
 from ._collectives import IN_TRAINING, JOIN
 from ._examples import PLAIN
@@ -48,7 +48,7 @@ def join_batch_statistic(script: TrainingScript, context: Context) -> Iterator[F
     if not script.trains:
         return
     for each in script.joined:
-        if each.spread is Spread.COUNT:
+        if each.by is Joining.COUNT:
             message = "the loss is computed from how many samples a rank has"
             yield Finding(each.source, each.node, message, counted_on_all_ranks(context, each))
             continue
@@ -59,12 +59,12 @@ def join_batch_statistic(script: TrainingScript, context: Context) -> Iterator[F
         if each.switch is not None:
             name, more = "sum_in_training", IN_TRAINING.replace("{torch}", torch)
             helper = (*helper, *defined(script, each.source, more))
-        mean = f" / {d}.get_world_size()" if each.spread is Spread.MEAN else ""
+        mean = f" / {d}.get_world_size()" if each.by is Joining.MEAN else ""
         given = "{}" if counted_of(each.node) is None and not each.number else f"{torch}.tensor({{}})"
         if each.array:
             given, mean = f"{torch}.from_numpy({{}})", f".numpy(){mean}"
         wrap = WrapExpr(each.node, f"{name}({given}){mean}", outer=True)
-        message = f"the loss is computed from this {each.spread.name.lower()} over a rank's samples"
+        message = f"the loss is computed from this {each.by.name.lower()} over a rank's samples"
         yield Finding(
             each.source, each.node, message, Fix((*imports, *torch_import, *helper, *planned(each.source, wrap)))
         )

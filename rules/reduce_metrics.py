@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from autodist.edits import Edit, InsertBefore, Recompose, ReplaceExpr, WrapExpr
+from autodist.reduction import Joining, Reduction
 from autodist.rule import Context, Example, Finding, Fix, raised, rule
-from autodist.script import Reduction, TrainingScript
+from autodist.script import TrainingScript
 from autodist.source import Source, all_of, last_name, shortened, spelled, told_once, walk
-from autodist.spread import Spread
 from autodist.values import External, Function, Items, Table, Thing
 
 from ._collectives import AS_BYTES, OF_MANY, OF_NUMBERS, OF_NUMPY, OF_TENSORS, PADDED, REDUCTIONS, UNEVEN
@@ -268,11 +268,11 @@ EXAMPLES = [
 
 
 NAMES = {
-    Spread.MEAN: "reduce_mean",
-    Spread.FEWER: "mean_over_ranks",
-    Spread.MOST: "reduce_max",
-    Spread.LEAST: "reduce_min",
-    Spread.ROWS: "gather_rows",
+    Joining.MEAN: "reduce_mean",
+    Joining.WEIGHTED: "mean_over_ranks",
+    Joining.MAX: "reduce_max",
+    Joining.MIN: "reduce_min",
+    Joining.ROWS: "gather_rows",
 }
 
 
@@ -293,12 +293,12 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         source, node = reduction.source, reduction.node
         d, imports = dist(context, source)
         helper: Planned = ()
-        if reduction.spread is Spread.COUNT and not script.wholes:
+        if reduction.by is Joining.COUNT and not script.wholes:
             template = f"{{}} * {d}.get_world_size()"
             if reduction.switch is not None:
                 template += f" if {reduction.switch} else {source.code(node)}"
         else:
-            name = NAMES.get(reduction.spread, "reduce_sum")
+            name = NAMES.get(reduction.by, "reduce_sum")
             torch, torch_import = imported(context, source, "torch")
             code = UNEVEN if script.wholes and name == "gather_rows" else reductions[name]
             code = code.replace("{d}", d).replace("{torch}", torch)
@@ -311,7 +311,7 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         if reduction.switch is not None and "DistributedSampler" in reduction.switch:
             _, more = member(context, source, "torch.utils.data.distributed", "DistributedSampler")
             imports = (*imports, *more)
-        if reduction.switch is not None and reduction.spread in (Spread.ROWS, Spread.SUM):
+        if reduction.switch is not None and reduction.by in (Joining.ROWS, Joining.SUM):
             template += f" if {reduction.switch} else {source.code(node)}"
         edits: list[Edit]
         if reduction.hoist is not None:
@@ -338,7 +338,7 @@ def _helpers(script: TrainingScript) -> dict[str, str]:
     """The functions that reduce over the ranks, as simple as what the script gives them allows."""
     reductions = dict(REDUCTIONS)
     for name in ("reduce_mean", "reduce_sum"):
-        given = [each for each in script.reductions if NAMES.get(each.spread, "reduce_sum") == name]
+        given = [each for each in script.reductions if NAMES.get(each.by, "reduce_sum") == name]
         if all(each.number for each in given):
             reductions[name] = OF_NUMBERS[name]
         elif all(each.tensor for each in given):
@@ -357,7 +357,7 @@ def _helpers(script: TrainingScript) -> dict[str, str]:
 
 def _found(reduction: Reduction, fix: Fix) -> Finding:
     code = shortened(reduction.source.code(reduction.node))
-    return Finding(reduction.source, reduction.node, f"{code} is {reduction.spread.value}", fix)
+    return Finding(reduction.source, reduction.node, f"{code} is {reduction.by.value}", fix)
 
 
 ARRAYS = frozenset(
@@ -383,7 +383,7 @@ def _is_of_many(reduction: Reduction, script: TrainingScript) -> bool:
     if _kind_of_arrays(reduction, script) is dict:
         return True
     made = last_name(reduction.node.func) if isinstance(reduction.node, ast.Call) else ""
-    if made == "tolist" or made == "numpy" and reduction.spread is Spread.SUM:
+    if made == "tolist" or made == "numpy" and reduction.by is Joining.SUM:
         return True
     code = reduction.source.code(reduction.node)
     bound = [(reduction.source.code(target), value) for target, value in _bindings(reduction.source.tree)]

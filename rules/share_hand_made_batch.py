@@ -8,7 +8,6 @@ from autodist.program import EMPTY
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import TrainingScript
 from autodist.source import walk
-from autodist.spread import COUNT
 from autodist.values import NOTHING, Draw
 
 from ._collectives import DRAWN_BY_RANK_ZERO
@@ -533,7 +532,7 @@ def _is_viewed(draw: Draw, script: TrainingScript) -> bool:
             value = script.values.get(viewed, NOTHING)
             ours = any(isinstance(each, Draw) and each.node is draw.node for each in value.origins)
             first = call.args[0] if call.args else None  # `x.view(len(x), -1)`
-            counts = first is not None and script.values.get(first, NOTHING).spread is COUNT
+            counts = first is not None and script.counts_samples(first)
             joins = counts and isinstance(first, ast.BinOp)  # `y.view(len(y) * length)`
             kept = not joins if draw.batch else counts and not joins  # `x.view(-1, 784)` of a batch may keep them
             if ours and not value.models and not kept:

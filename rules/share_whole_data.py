@@ -7,7 +7,6 @@ from autodist.edits import Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import RowMean, TrainingScript
 from autodist.source import Source, is_mask, walk
-from autodist.spread import COUNT
 from autodist.values import NOTHING, Draw
 
 from ._preamble import Planned, defined, dist, free_name, imported, planned
@@ -265,7 +264,7 @@ def _is_viewed(draw: Draw, script: TrainingScript) -> bool:
         if method.attr not in ("to", "cuda", "cpu", "long", "float", "double", "type", "detach"):
             return False
         held = call
-    counts = bool(call.args) and script.values.get(call.args[0], NOTHING).spread is COUNT  # `x.view(len(x), -1)`
+    counts = bool(call.args) and script.counts_samples(call.args[0])  # `x.view(len(x), -1)`
     return not counts and script.values.get(draw.node, NOTHING).axes != 1
 
 

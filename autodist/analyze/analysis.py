@@ -33,12 +33,13 @@ from autodist.config import Config, Evaluation, Strategy
 from autodist.files.naming import rank_zero_statements
 from autodist.fsdp import folders, meta, sharding, shards, weights
 from autodist.interpreter import Event, Interpreter, Plan, Runs, Unfinished
-from autodist.losses import by_turn, pairing, scaling, untaken, wholes
+from autodist.losses import by_turn, pairing, untaken, wholes
 from autodist.models import moved_too_late, placed_when_wrapped, trained_models, wrap_plan
 from autodist.origins import roots
 from autodist.project import Project
+from autodist.reduction import Reduction
 from autodist.rule import Severity
-from autodist.script import Concern, Reduction, TrainingScript, Weighed
+from autodist.script import Concern, TrainingScript, Weighed
 from autodist.solve.losses import Losses
 from autodist.solve.passes import PASSES
 from autodist.solve.steps import steps_of
@@ -57,6 +58,14 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     if config.measured and not script.distributed:
         return with_measured(script, project, config, lambda told: _read(project, config, told))
     return script
+
+
+def as_distributed(project: Project, config: Config) -> Interpreter:
+    """A run of a project that distributes itself, each rank with its own share of what trains."""
+    runs = Runs(project, catalog.load(config.catalog, config.operations), placed)
+    first = runs(Plan())
+    trained = {origin.key for origin in origins_of(first) if isinstance(origin, Object)}
+    return first.under(Plan(sharded=shard_sites(first, trained)))
 
 
 def _read(project: Project, config: Config, facts: catalog.Catalog) -> TrainingScript:
@@ -137,9 +146,8 @@ def _chosen(
         unsettled = _unsettled(script, run, lost)
         if not unsettled:
             break
-        meets = _first_pair(run) is not None or lost.met_at() is not None
         found = gathered_rows(run, again.program, lost, unsettled)
-        if found and (rows := pairing.kept(found, first, planned, meets)):
+        if found and (rows := pairing.kept(found, first, planned)):
             other, gathered, _ = modelled(rows)
             refused = refused or (None if other.trains else other)
             paired = _parts_pairs(run, gathered)
@@ -288,11 +296,10 @@ def _modelled(
         batch_sizes = [site for site in batch_sizes if site.node not in kept]
         plan = replace(plan, divided=plan.divided - kept)
     held = shards.guarded_parameters(second, models, rank_zero_statements(second)) if fsdp else []
-    counted = () if is_distributed(second) else scaling.counts(second)
     reckoned = [] if is_distributed(second) else reckoned_by(second)
     single = frozenset(site.node for site, _ in (*held, *reckoned) if isinstance(site.node, ast.expr))
     lying = partial(losses, again.program, second, replace(plan, reduced=single))
-    plan = replace(plan, reduced=single | _nodes(counted))
+    plan = replace(plan, reduced=single)
     second, before, _ = reduced(again, plan, second, training=True)
     plan = replace(plan, reduced=plan.reduced | {each.node for each in before})
     second = planned(plan)
@@ -306,7 +313,7 @@ def _modelled(
     if draws and not origins_of(first):  # which values do not follow to the losses
         judged.tells_all = True
     script = assembled(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held, judged)
-    gathered = (*pairing.in_training(paired, run), *counted)
+    gathered = pairing.in_training(paired, run)
     script = replace(
         script, weighed=tuple(even), joined=joined, gathered=gathered, terms=summed, reckoned=tuple(reckoned)
     )

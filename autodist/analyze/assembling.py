@@ -82,17 +82,19 @@ from autodist.files import answers, fetching, lifting, naming, preparing, waitin
 from autodist.fsdp import shards, unshardable
 from autodist.interpreter import Event, Interpreter
 from autodist.launchers import launcher, without
-from autodist.losses import joining, refilled, unbatched, wholes
+from autodist.losses import refilled, unbatched, wholes
 from autodist.models import shuttles
 from autodist.models.sparse import sparse_over_nccl
+from autodist.placement import Partial
 from autodist.project import Project
 from autodist.randomness.drawing import draw_events
+from autodist.reduction import Reduction
 from autodist.rule import Severity
-from autodist.script import Concern, Model, Reduction, Shards, Site, TrainingScript, Unseeded
+from autodist.script import Concern, Model, Shards, Site, TrainingScript, Unseeded
 from autodist.solve import sizes
 from autodist.solve.losses import Losses
 from autodist.solve.search import Cut
-from autodist.solve.shares import above
+from autodist.solve.shares import above, joined_in_full
 from autodist.source import walk
 from autodist.values import NOTHING, Draw, External, Function, Path_
 
@@ -281,7 +283,9 @@ def assembled(
         batch_sizes=(*batch_sizes, *(Site(draw.source, draw.node) for draw in wholes.draws(run) if draw.batch)),
         squeezed=tuple(squeezed),
         refitted=tuple(refilled.refitted(run, batch_sizes)),
-        joined_in_full=tuple(joining.joined_in_full(run)),
+        joined_in_full=tuple(Site(*each) for each in joined_in_full(run.runs.program, run.placements)),
+        counts_samples=run.counts_samples,
+        adds_up=any(isinstance(each, Partial) and each.reduce == "sum" for each in run.placements.of.values()),
         wholes=tuple(draw for draw in wholes.draws(run) if not draw.batch),
         row_means=tuple(wholes.row_means(run, losses)),
         averaged=tuple(averaged),

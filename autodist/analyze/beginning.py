@@ -11,8 +11,9 @@ from autodist.fsdp import shards
 from autodist.imports import below_imports, is_preface
 from autodist.interpreter import Event, Interpreter
 from autodist.placement import Shard
+from autodist.reduction import Reduction
 from autodist.rule import Severity
-from autodist.script import Concern, Loader, Model, Reduction, Setup, Shards, Site, TrainingScript
+from autodist.script import Concern, Loader, Model, Setup, Shards, Site, TrainingScript
 from autodist.solve.search import Cut
 from autodist.source import Source, first_index, walk
 from autodist.values import Object

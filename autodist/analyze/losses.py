@@ -18,15 +18,16 @@ from autodist.origins import learnt_from, upstream
 from autodist.placement.layout import WRITTEN
 from autodist.placement.sizes import OF_SIZES
 from autodist.program import Operation, Program, closure
+from autodist.reduction import IN_TRAINING, Reduction, joining
 from autodist.rule import Severity
-from autodist.script import Concern, Reduction, Site, TrainingScript, Weighed
+from autodist.script import Concern, Site, TrainingScript, Weighed
 from autodist.solve import gradients
 from autodist.solve.alone import Alone
 from autodist.solve.gathering import Gathered
 from autodist.solve.gradients import Gradients
 from autodist.solve.losses import ALONG, OF_PARTS, UNSURE, Losses
 from autodist.source import last_name, shortened
-from autodist.spread import COUNT, MEAN, SAME, spread_of
+from autodist.spread import COUNT, MEAN, SAME
 from autodist.values import NOTHING, Amplified, Class, Draw, External, Object, Value
 
 ENDS = frozenset(
@@ -67,13 +68,16 @@ def gathered_rows(run: Interpreter, program: Program, losses: Losses, wanted: Co
     given = {op for node in rows for op in program.at(node).operations} & losses.assumed
     if any(each.owner is None and each.name != "call" for each in given):
         return []  # a function that is not known may give anything for all samples, and is only taken for rows
-    return [Reduction(each.source, each.node, spread_of(each.placement)) for each in rows.values()]
+    return [
+        Reduction(each.source, each.node, joining(each.placement), together=getattr(each.placement, "in_parts", False))
+        for each in rows.values()
+    ]
 
 
 def _reduction(each: gradients.Joined) -> Reduction:
-    switch = "torch.is_grad_enabled()" if each.is_evaluated else None
-    spread = spread_of(each.placement)
-    return Reduction(each.source, each.node, spread, switch=switch, array=each.array, number=each.number)
+    switch = IN_TRAINING if each.is_evaluated else None
+    by = joining(each.placement)
+    return Reduction(each.source, each.node, by, switch=switch, array=each.array, number=each.number)
 
 
 def without_sums(script: TrainingScript) -> TrainingScript:

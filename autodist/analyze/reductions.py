@@ -11,7 +11,6 @@ from autodist.analyze.losses import amplified
 from autodist.files import writing
 from autodist.files.naming import rank_zero_statements
 from autodist.interpreter import Interpreter, Plan, Runs
-from autodist.losses.scaling import IN_TRAINING
 from autodist.operations import load
 from autodist.origins import learnt_from
 from autodist.placement import Each, Partial, Placement, Replicate, Shard
@@ -21,8 +20,9 @@ from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan as Lying
 from autodist.placement.propagate import propagate
 from autodist.program import Operation, Program, closure, held
+from autodist.reduction import IN_TRAINING, Joining, Reduction, joining
 from autodist.rule import Severity
-from autodist.script import Concern, Reduction, Site
+from autodist.script import Concern, Site
 from autodist.solve.alone import Alone
 from autodist.solve.cuts import made_global, solved
 from autodist.solve.demands import Demand
@@ -36,7 +36,7 @@ from autodist.solve.sources import NUMBERS, Sources
 from autodist.solve.steps import steps_of
 from autodist.solve.written import assigned, parts_of
 from autodist.source import all_of, shortened, walk
-from autodist.spread import Spread, spread_of
+from autodist.spread import Spread
 from autodist.tensors import operations
 from autodist.trace.things import Object
 from autodist.values import NOTHING
@@ -183,7 +183,9 @@ def terms(program: Program, run: Interpreter, plan: Plan) -> tuple[Reduction, ..
     """The sums that are multiplied by the number of ranks; in training alone where evaluation, in which every rank has
     all data, comes to the same place."""
     found = losses(program, run, plan).terms()
-    return tuple(Reduction(t.source, t.node, Spread.SUM, switch=IN_TRAINING if t.is_evaluated else None) for t in found)
+    return tuple(
+        Reduction(t.source, t.node, Joining.SUM, switch=IN_TRAINING if t.is_evaluated else None) for t in found
+    )
 
 
 def _made_global(plan: Plan) -> list[ast.expr]:
@@ -251,7 +253,7 @@ def _lying(program: Program, run: Interpreter, plan: Plan) -> Lying:
 
 def _is_in_doubt(cut: Cut, run: Interpreter) -> bool:
     """Whether a sum that a loss goes by may be none: a number of all that ranks have filled up to their own lengths."""
-    summed = cut.demand.kind == "loss" and spread_of(cut.placement) is Spread.SUM
+    summed = cut.demand.kind == "loss" and joining(cut.placement) is Joining.SUM
     return summed and any(map(run.is_padded, all_of(cut.node, ast.expr)))
 
 
@@ -274,7 +276,7 @@ def _where_it_trains(cut: Cut, run: Interpreter) -> Cut:
 
 def _is_divided(cut: Cut, plan: Plan) -> bool:
     """Whether numbers of samples are compared to a batch size that becomes each rank's: `len(x) < batch_size`."""
-    if cut.demand.kind != "test" or spread_of(cut.placement) is not Spread.COUNT:
+    if cut.demand.kind != "test" or joining(cut.placement) is not Joining.COUNT:
         return False
     return any(each in plan.divided for each in walk(cut.demand.operation.node))
 
@@ -291,14 +293,12 @@ def filled_up(reductions: Iterable[Reduction]) -> Iterator[Concern]:
 
 def reduction_at(cut: Cut, hoist: ast.stmt | None, before: Interpreter) -> Reduction:
     """What a rule is told of what is made global; ``before`` that knows what each rank has."""
-    spread = spread_of(cut.placement)
-    over = operations.averaged(cut.node) if spread is Spread.FEWER else None
-    padded = spread is Spread.ROWS and before.is_padded(cut.node)
+    by = joining(cut.placement)
+    over = operations.averaged(cut.node) if by is Joining.WEIGHTED else None
+    padded = by is Joining.ROWS and before.is_padded(cut.node)
     kind = kind_of(before.runs.program.at(cut.node if over is None else over))
     number, tensor = kind == NUMBER, kind == TENSOR
-    return Reduction(
-        cut.source, cut.node, spread, hoist, cut.switch or None, over, padded, number=number, tensor=tensor
-    )
+    return Reduction(cut.source, cut.node, by, hoist, cut.switch or None, over, padded, number=number, tensor=tensor)
 
 
 def leftover(left: Iterable[Cut], run: Interpreter) -> Iterator[Concern]:

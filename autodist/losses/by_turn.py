@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from autodist.interpreter import Event, Interpreter, Loop, Plan
 from autodist.losses import rounds
 from autodist.models import parts
-from autodist.script import Model, Reduction, Site
+from autodist.reduction import Reduction
+from autodist.script import Model, Site
 from autodist.solve.learned import learned
 from autodist.source import shortened, walk
 from autodist.spread import MEAN, SUM

@@ -53,16 +53,15 @@ class _Places:
         inner = batches.node if inline else leading
         assert inner is not None and isinstance(save.node, ast.Call) and isinstance(load.node, ast.Call)
         copied, guard, replaced = saving.copied(save, epochs, inner, batches.node, number)
-        values = self.script.values
         saved = {n.id for each in saving.contents(save) for n in walk(each) if isinstance(n, ast.Name)}
         variables = [
             each
-            for each in running(batches.node, batches.source, values)
+            for each in running(batches.node, batches.source, self.run)
             if each.attributes is None or each.code not in saved
         ]
         told = {name for each in copied for name, _ in uses([each])} | {each.code for each in variables}
         told |= {ast.unparse(n) for each in saving.contents(save) for n in walk(each) if isinstance(n, ast.Attribute)}
-        lasting = [each for each in running(epochs.node, source, values, inner) if each.code not in told | {number}]
+        lasting = [each for each in running(epochs.node, source, self.run, inner) if each.code not in told | {number}]
         for one in (*variables, *lasting):
             if "held" in dict(one.attributes or ()).values():
                 message = (

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from autodist.interpreter import Interpreter
+from autodist.placement import Partial, Replicate
+from autodist.program import Operation
 from autodist.script import Running
-from autodist.source import Source, walk
-from autodist.spread import MEAN, Spread
-from autodist.values import NOTHING, Object, Value
+from autodist.solve.facts import is_weighted
+from autodist.source import Source, all_of, walk
+from autodist.trace.things import Object as Traced
+from autodist.values import NOTHING, Object
 
 CHANGING = frozenset("append appendleft extend insert add update pop popleft remove discard clear setdefault".split())
 METRICS = frozenset(["torchmetrics", "torcheval", "ignite"])
@@ -17,7 +21,6 @@ METRICS = frozenset(["torchmetrics", "torcheval", "ignite"])
 BLOCKS = (ast.For, ast.AsyncFor, ast.While, ast.If, ast.Try, ast.Match)
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 SCOPES = (*DEFINITIONS, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-OVER_RANKS = {Spread.SAME: "same", Spread.WORLD: "same", MEAN: "mean", Spread.SUM: "sum", Spread.COUNT: "sum"}
 _Loop = ast.For | ast.While
 Use = tuple[str, str]
 """A variable, and "read", "bound", or "maybe" where a branch may leave it as it is."""
@@ -98,9 +101,7 @@ def _following(loop: ast.stmt, source: Source) -> Iterator[ast.AST]:
         inner = around
 
 
-def running(
-    loop: _Loop, source: Source, values: Mapping[ast.expr, Value], without: ast.stmt | None = None
-) -> list[Running]:
+def running(loop: _Loop, source: Source, run: Interpreter, without: ast.stmt | None = None) -> list[Running]:
     """The variables that a loop hands on. ``without`` is a statement in it that hands on variables of its own, and
     after which a round always goes on to its end."""
     body: list[ast.AST] = [each for each in loop.body if each is not without]
@@ -118,19 +119,19 @@ def running(
     found = {}
     for name in sorted(kept):
         stores = [n for n in within if isinstance(n, ast.Name) and n.id == name and _stores(n)]
-        if not any(_has_role(each, values) for each in stores):
-            over = _over_ranks(stores, values)
-            if over == "same" and any(_goes_by_rank(each, loop, source, values) for each in stores):
+        if not any(_has_role(each, run) for each in stores):
+            over = _over_ranks(stores, run)
+            if over == "same" and any(_goes_by_rank(each, loop, source, run) for each in stores):
                 over = "own"
             found[name] = Running(name, over, name in ahead)
     made = {name for name, use in round_ if use == "bound"} - kept
     called = [part for each in _methods(within, loop, source) for part in walk(each)]
     for node in (*within, *called):
-        for each in _changed(node, values) if isinstance(node, ast.stmt) else ():
+        for each in _changed(node, run) if isinstance(node, ast.stmt) else ():
             if node in called and not each.code.startswith("self."):
                 continue
             if each.code.partition(".")[0] not in made:
-                apart = each.over_ranks == "same" and _goes_by_rank(node, loop, source, values)
+                apart = each.over_ranks == "same" and _goes_by_rank(node, loop, source, run)
                 each = replace(each, over_ranks="own") if apart else each
                 known = found.get(each.code, each)
                 found[each.code] = each if known.over_ranks == each.over_ranks else replace(each, over_ranks="own")
@@ -138,8 +139,8 @@ def running(
     read = {ast.unparse(n) for n in attributes if isinstance(n.ctx, ast.Load)}
     for code in sorted({ast.unparse(n) for n in attributes if not isinstance(n.ctx, ast.Load)} & read - found.keys()):
         set_there = [n for n in attributes if ast.unparse(n) == code and not isinstance(n.ctx, ast.Load)]
-        if not any(_has_role(n, values) or _has_role(n.value, values) for n in set_there):
-            found[code] = Running(code, _over_ranks(set_there, values))
+        if not any(_has_role(n, run) or _has_role(n.value, run) for n in set_there):
+            found[code] = Running(code, _over_ranks(set_there, run))
     return list(found.values())
 
 
@@ -177,25 +178,38 @@ def _ahead(loop: ast.stmt, source: Source) -> Iterator[ast.AST]:
             yield inner.target
 
 
-def _has_role(node: ast.expr, values: Mapping[ast.expr, Value]) -> bool:
+def _has_role(node: ast.expr, run: Interpreter) -> bool:
     """Whether it is a module, an optimizer or the like, whose state a checkpoint holds."""
-    return any(isinstance(each, Object) and each.roles for each in values.get(node, NOTHING).things)
+    return any(isinstance(each, Object) and each.roles for each in run.values.get(node, NOTHING).things)
 
 
-def _of_attribute(value: Value) -> str:
+def _of_attribute(name: str, thing: Object, run: Interpreter) -> str:
     """The same of an attribute: "held" where it is a module or the like, whose state is not for it to keep."""
-    if any(isinstance(each, Object) and each.roles for each in value.things):
+    things = thing.attributes[name].things
+    if any(isinstance(each, Object) and each.roles for each in things):
         return "held"
-    return "own" if value.things else OVER_RANKS.get(value.spread, "own")
+    traced = (each for each in run.runs.program.at(thing.node).things if isinstance(each, Traced))
+    held = [each.attributes[name].value.operations for each in traced if name in each.attributes]
+    return "own" if things else _joined(frozenset().union(*held), run)
 
 
-def _over_ranks(stores: Iterable[ast.expr], values: Mapping[ast.expr, Value]) -> str:
-    spreads = {values[each].spread for each in stores if each in values}
-    spreads = spreads - {Spread.SAME} or spreads
-    return OVER_RANKS.get(next(iter(spreads)), "own") if len(spreads) == 1 else "own"
+def _over_ranks(stores: Iterable[ast.expr], run: Interpreter) -> str:
+    found = {_joined(run.runs.program.at(each).operations, run) for each in stores}
+    found = found - {"same"} or found
+    return next(iter(found)) if len(found) == 1 else "own"
 
 
-def _changed(node: ast.stmt, values: Mapping[ast.expr, Value]) -> Iterator[Running]:
+def _joined(made: frozenset[Operation], run: Interpreter) -> str:
+    """How it lies over the ranks, in the words of a checkpoint; where an evaluation comes to it, too, in which all
+    ranks have the same, as in training."""
+    lying = run.placements.joint(each for each in made if run.placements.of.get(each) != Replicate())
+    if lying is None or isinstance(lying, Replicate):
+        return "same"
+    plain = isinstance(lying, Partial) and lying.reduce in ("mean", "sum") and not is_weighted(lying)
+    return lying.reduce if plain and isinstance(lying, Partial) else "own"
+
+
+def _changed(node: ast.stmt, run: Interpreter) -> Iterator[Running]:
     """What a statement changes in place: a list that grows, an attribute that counts, an object of the script."""
     call = node.value if isinstance(node, ast.Expr) else None
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
@@ -212,25 +226,25 @@ def _changed(node: ast.stmt, values: Mapping[ast.expr, Value]) -> Iterator[Runni
     while isinstance(root, ast.Subscript):
         given.append(root.slice)
         root = root.value
-    if not isinstance(root, (ast.Name, ast.Attribute)) or ast.unparse(root) == "self" or _has_role(root, values):
+    if not isinstance(root, (ast.Name, ast.Attribute)) or ast.unparse(root) == "self" or _has_role(root, run):
         return
-    if isinstance(root, ast.Attribute) and _has_role(root.value, values):
+    if isinstance(root, ast.Attribute) and _has_role(root.value, run):
         return
-    things = [each for each in values.get(root, NOTHING).things if isinstance(each, Object)]
+    things = [each for each in run.values.get(root, NOTHING).things if isinstance(each, Object)]
     ours = [each for each in things if each.cls is not None and not each.is_writer]
     if ours and root is target and call is not None:
-        spreads = {name: _of_attribute(value) for each in ours for name, value in each.attributes.items()}
+        spreads = {name: _of_attribute(name, each, run) for each in ours for name in each.attributes}
         yield Running(ast.unparse(root), "own", attributes=tuple(sorted(spreads.items())))
     elif any(each.name.partition(".")[0] in METRICS for each in things):
         yield Running(ast.unparse(root), "own", attributes=(("", "held"),))
     elif changes and all(each.name.startswith("collections.") or each.cls is not None for each in things):
-        over = _over_ranks(given, values)
+        over = _over_ranks(given, run)
         grows = isinstance(call, ast.Call) and root is target and over == "mean" and call.func.attr == "append"  # type: ignore[attr-defined]
         counts = isinstance(target, ast.Attribute) and isinstance(node, ast.AugAssign)
         yield Running(ast.unparse(root), over if over == "same" or grows or counts else "own")
 
 
-def _goes_by_rank(node: ast.AST, loop: ast.stmt, source: Source, values: Mapping[ast.expr, Value]) -> bool:
+def _goes_by_rank(node: ast.AST, loop: ast.stmt, source: Source, run: Interpreter) -> bool:
     """Whether a rank's own samples decide if a statement of a loop is run, or how often."""
     for above in source.ancestors(node):
         if above is loop:
@@ -238,8 +252,6 @@ def _goes_by_rank(node: ast.AST, loop: ast.stmt, source: Source, values: Mapping
         asked = (
             above.test if isinstance(above, (ast.If, ast.While)) else above.iter if isinstance(above, ast.For) else None
         )
-        if asked is not None and any(
-            isinstance(n, ast.expr) and values.get(n, NOTHING).spread.is_local for n in walk(asked)
-        ):
+        if asked is not None and not all(map(run.is_alike, all_of(asked, ast.expr))):
             return True
     return False

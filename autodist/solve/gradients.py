@@ -298,10 +298,12 @@ class Gradients:
     def _joined(self, node: ast.expr, user: Operation) -> Joined | None:
         made = sorted(self._program.at(node).operations, key=lambda op: op.number)
         source = next((each.source for each in made if each.node is node), user.source)
-        if not any(self._reduces(each) for each in walk(node)) or source.is_reported(node):
-            return None
         told = [each for each in made if self._is_partial(Value(frozenset([each])))]
-        if user not in self._learnt and all(map(self._measures, told)) or not any(map(self._has_samples, told)):
+        named = isinstance(node, ast.Name) and all(counts_samples(self._lies(each)) for each in told)
+        if not (named or any(self._reduces(each) for each in walk(node))) or source.is_reported(node):
+            return None
+        scales = user in self._learnt or self._scales(user)
+        if not scales and all(map(self._measures, told)) or not any(map(self._has_samples, told)):
             return None  # tensors are laid out by how many numbers a rank has, or are as long as a batch by chance
         if not told or not all(map(self._come_alike, told)):
             return None
@@ -310,6 +312,12 @@ class Gradients:
         if lying is None or is_weighted(lying) or any(not each.region.without_gradients for each in whole):
             return None  # a sum of what all ranks have would be another one
         return Joined(source, node, lying, bool(whole), self._is_array(node), self._is_number(node))
+
+    @staticmethod
+    def _scales(operation: Operation) -> bool:
+        """Whether it multiplies or divides what it is given: `x / len(x)`"""
+        known = operations.load().find(operation.name)
+        return known is not None and known.cls in ("multiply", "divide")
 
     def _has_samples(self, operation: Operation) -> bool:
         """Whether it is computed from what a plan shares out."""
@@ -343,7 +351,7 @@ class Gradients:
             inner = [each for each in parts_of(node) if self._lies_alike(each, lying)]
             if len(inner) == 1:
                 return self._made(inner[0], source, lying)
-        if isinstance(node, (ast.Name, ast.Attribute)):
+        if isinstance(node, (ast.Name, ast.Attribute)) and not counts_samples(lying):  # which shape tensors, too
             made = {each.node for each in self._program.at(node).operations if not self._losses.placements.begins(each)}
             if len(made) == 1 and isinstance(one := made.pop(), ast.expr) and one is not node:
                 above = source.parents.get(one)

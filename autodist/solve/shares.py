@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from autodist import operations
 from autodist.catalog import Catalog
-from autodist.placement import Shard, arguments
+from autodist.placement import Replicate, Shard, arguments
 from autodist.placement.placements import Placements
 from autodist.program import Operation, Program, Region, Value, closure, held
 from autodist.solve import sizes
@@ -262,6 +262,26 @@ class _Shares:
                     if is_plain(counted_of(each) or each):
                         return source, each
         return None
+
+
+def joined_in_full(program: Program, placements: Placements) -> Iterator[Place]:
+    """The samples that a step joins to a rank's share of a batch, and of which each rank has all: made-up ones, or
+    those of a memory. They would count for too much, as many times as there are ranks."""
+    steps, table = steps_of(program), operations.load()
+    for each in steps.ordered:
+        known = table.find(each.name)
+        listed = next(iter(getattr(each.node, "args", [])), None)
+        if known is None or known.cls != "concatenate" or not isinstance(listed, (ast.List, ast.Tuple)):
+            continue
+        axis = arguments.call(each, known).axis or 0
+        lying = [placements.value(program.at(part)) for part in listed.elts]
+        along = any(isinstance(one, Shard) and one.axis == axis for one in lying)
+        for part in listed.elts if along else ():
+            value = program.at(part)
+            learnt = not value.operations.isdisjoint(steps.differentiated | steps.states)
+            empty = (placements.size(value) or (None,))[0] == 0
+            if placements.value(value) == Replicate() and not learnt and not empty:
+                yield each.source, part
 
 
 def above(program: Program, nodes: Iterable[ast.expr]) -> frozenset[Operation]:

@@ -19,7 +19,9 @@ PACKED = ("pack_padded_sequence", "pack_sequence")
 """Ends of the names of operations whose results have their numbers as `.data`."""
 WITHOUT_NUMBERS = frozenset("fact length fill fill_like arange".split())
 """Classes of operations whose results do not depend on the numbers that they are given."""
-FOLLOWED = frozenset("torch numpy builtins operator math getitem setitem iterate sample loader range data".split())
+FOLLOWED = frozenset(
+    "torch numpy random builtins operator math getitem setitem iterate sample loader range data".split()
+)
 """The beginnings of the names of operations whose results have gradients only where what they are given has."""
 LEARNED = ("Parameter", ".weight", ".bias")
 """Ends of the names of operations that give what is trained."""
