@@ -22,29 +22,28 @@ from autodist.analyze.handmade import (
     through_time,
 )
 from autodist.analyze.launched import is_distributed, seeds_by_rank
-from autodist.analyze.losses import gathered_rows, meeting_in, whole_losses, without_sums
+from autodist.analyze.losses import doubled, gathered_rows, whole_losses, without_sums
 from autodist.analyze.measured import relied_on, unread, with_measured
 from autodist.analyze.modules import uncovered
 from autodist.analyze.picked import steps_on_parts
 from autodist.analyze.reductions import losses, placed, reduced, shared, terms
-from autodist.analyze.refusals import in_batch_negatives, meeting, refusals_of, unfinished, unshared_output
+from autodist.analyze.refusals import meeting, refusals_of, unfinished, unshared_output
 from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Evaluation, Strategy
 from autodist.files.naming import rank_zero_statements
 from autodist.fsdp import folders, meta, sharding, shards, weights
 from autodist.interpreter import Event, Interpreter, Plan, Runs, Unfinished
-from autodist.losses import by_turn, pairing, untaken, wholes
+from autodist.losses import by_turn, untaken, wholes
 from autodist.models import moved_too_late, placed_when_wrapped, trained_models, wrap_plan
 from autodist.origins import roots
 from autodist.project import Project
 from autodist.reduction import Reduction
 from autodist.rule import Severity
 from autodist.script import Concern, TrainingScript, Weighed
-from autodist.solve.losses import Losses
+from autodist.solve.losses import ALONG, Losses
 from autodist.solve.passes import PASSES
 from autodist.solve.steps import steps_of
 from autodist.source import Source, shortened, walk
-from autodist.spread import CROSS
 from autodist.values import Object
 
 Lying: TypeAlias = Callable[..., Losses] | None
@@ -139,40 +138,29 @@ def _chosen(
     script, run, lying = modelled(())
     if run is first or is_distributed(first) or lying is None:
         return script
-    planned = partial(gathering, draws=run.plan.draws)
     refused: TrainingScript | None = None
     for assumes in (True, False):  # that what is not known computes each sample apart from the others
         lost = lying(assumes=assumes)
         unsettled = _unsettled(script, run, lost)
         if not unsettled:
             break
-        found = gathered_rows(run, again.program, lost, unsettled)
-        if found and (rows := pairing.kept(found, first, planned)):
-            other, gathered, _ = modelled(rows)
+        met, rows = lost.met_at(), gathered_rows(run, again.program, lost, unsettled)
+        if rows and not any(first.is_padded(each.node) for each in rows):  # to the longest of a rank's own
+            other, gathered, _ = modelled(tuple(rows))
+            if (twice := doubled(rows, again.program, lying(assumes=assumes))) is not None:
+                other = TrainingScript(project, first.values, concerns=(twice,))
             refused = refused or (None if other.trains else other)
-            paired = _parts_pairs(run, gathered)
-            if other.trains >= script.trains and (paired or len(_warned(other)) <= len(_warned(script))):
+            parts = met is not None and losses(again.program, gathered, gathered.plan).met_at() is None
+            if other.trains >= script.trains and (parts or len(_warned(other)) <= len(_warned(script))):
                 script, run = other, gathered
-    pair = _first_pair(run)
-    concern = in_batch_negatives(pair, run) if pair else None
-    if concern is None and script.trains and _warned(script):
-        met = meeting_in(run, losses(again.program, run, run.plan))
-        if met is not None and isinstance(met.node, ast.expr):
-            inside = any(getattr(each.function, "name", "") in PASSES for each in met.region.around())
-            concern = meeting(met.source, met.node, along=inside)
-    if concern is None:
+    left = losses(again.program, run, run.plan)
+    met = left.met_at() if script.trains else None
+    if met is None or not isinstance(met.node, ast.expr):
         return script
+    inside = any(getattr(each.function, "name", "") in PASSES for each in met.region.around())
+    along = inside and getattr(left.placements.of.get(met), "reason", "") in ALONG
+    concern = meeting(met.source, met.node, along)
     return refused or TrainingScript(project, first.values, concerns=(concern,))
-
-
-def _first_pair(run: Interpreter) -> Event | None:
-    """The first loss that compares the samples of a batch with each other."""
-    return next((event for event in run.of("backward") if event.value.spread is CROSS), None)
-
-
-def _parts_pairs(run: Interpreter, gathered: Interpreter) -> bool:
-    """Whether no loss compares the samples of a rank any more that did so before."""
-    return _first_pair(run) is not None and _first_pair(gathered) is None
 
 
 def _warned(script: TrainingScript) -> set[ast.AST]:
@@ -292,9 +280,6 @@ def _modelled(
     batch_sizes = batch_size_sites(second, plan)
     shares = (site.node for site in batch_sizes if not is_ahead(site, second))
     plan = replace(plan, divided=frozenset(each for each in shares if isinstance(each, ast.expr)))
-    while pairs and (kept := plan.divided & pairing.wanted_whole(planned(plan))):
-        batch_sizes = [site for site in batch_sizes if site.node not in kept]
-        plan = replace(plan, divided=plan.divided - kept)
     held = shards.guarded_parameters(second, models, rank_zero_statements(second)) if fsdp else []
     reckoned = [] if is_distributed(second) else reckoned_by(second)
     single = frozenset(site.node for site, _ in (*held, *reckoned) if isinstance(site.node, ast.expr))
@@ -313,20 +298,12 @@ def _modelled(
     if draws and not origins_of(first):  # which values do not follow to the losses
         judged.tells_all = True
     script = assembled(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held, judged)
-    gathered = pairing.in_training(paired, run)
     script = replace(
-        script, weighed=tuple(even), joined=joined, gathered=gathered, terms=summed, reckoned=tuple(reckoned)
+        script, weighed=tuple(even), joined=joined, gathered=paired, terms=summed, reckoned=tuple(reckoned)
     )
     script = replace(script, concerns=(*script.concerns, *late))
     measured = tuple(relied_on(judged, facts))
     script = replace(script, concerns=(*script.concerns, *measured), unread=frozenset(unread(judged)))
-    if (twice := pairing.doubled(run)) is not None:
-        message = (
-            "the loss compares the samples of a batch, and is computed here of all data, too, gradients on: evaluate "
-            "below `with torch.no_grad():`"
-        )
-        concern = Concern("AD906", twice.source, twice.node, message, Severity.REFUSAL)
-        return TrainingScript(project, first.values, concerns=(concern,)), first, None
     if config.strategy is Strategy.ZERO:
         parted, states = optimizers.parted(run, script.models, script.guards)
         script = replace(script, parted=tuple(parted), optimizer_states=tuple(states))

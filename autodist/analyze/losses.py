@@ -12,9 +12,9 @@ from autodist.analyze.launched import is_distributed
 from autodist.borrowed import departed
 from autodist.files.naming import rank_zero_statements
 from autodist.interpreter import Event, Interpreter, Runs
-from autodist.losses import pairing
 from autodist.losses.own_gradients import OwnGradient, is_of, own_gradients
 from autodist.origins import learnt_from, upstream
+from autodist.placement import Replicate
 from autodist.placement.layout import WRITTEN
 from autodist.placement.sizes import OF_SIZES
 from autodist.program import Operation, Program, closure
@@ -30,6 +30,7 @@ from autodist.source import last_name, shortened
 from autodist.spread import COUNT, MEAN, SAME
 from autodist.values import NOTHING, Amplified, Class, Draw, External, Object, Value
 
+ROUNDING = frozenset("int round floor ceil trunc".split())
 ENDS = frozenset(
     "backward format print log tracker schedule test save write file_method step discarded store set_item meets "
     "handed_over statistic scales_gradient answer own_step loose_step picks_data reported trial_result".split()
@@ -61,7 +62,7 @@ def whole_losses(
 
 def gathered_rows(run: Interpreter, program: Program, losses: Losses, wanted: Collection[ast.AST]) -> list[Reduction]:
     """The rows of all ranks, and how many these are, by which the losses of some backward passes become those of the
-    whole batch."""
+    whole batch, told apart where evaluation comes to the same place."""
     alone = Alone(frozenset(site.node for site in rank_zero_statements(run)))
     mends = Gradients(program, losses, alone).mended(gathering=wanted)
     rows = {each.node: each for node in wanted for each in mends.get(node, ()) if isinstance(each, Gathered)}
@@ -69,9 +70,40 @@ def gathered_rows(run: Interpreter, program: Program, losses: Losses, wanted: Co
     if any(each.owner is None and each.name != "call" for each in given):
         return []  # a function that is not known may give anything for all samples, and is only taken for rows
     return [
-        Reduction(each.source, each.node, joining(each.placement), together=getattr(each.placement, "in_parts", False))
+        Reduction(
+            each.source,
+            each.node,
+            joining(each.placement),
+            switch=IN_TRAINING if any(_is_switched(op, each) for op in program.at(each.node).operations) else None,
+            together=getattr(each.placement, "in_parts", False),
+        )
         for each in rows.values()
     ]
+
+
+def _is_switched(operation: Operation, found: Gathered | Reduction) -> bool:
+    """Whether an evaluation comes to an operation, or where its result is read, in which every rank has all data:
+    without gradients, or below `with torch.set_grad_enabled(phase == "train"):`"""
+    blocks = (each for each in found.source.ancestors(found.node) if isinstance(each, (ast.With, ast.AsyncWith)))
+    asked = (item.context_expr for each in blocks for item in each.items)
+    if any(isinstance(each, ast.Call) and last_name(each.func) == "set_grad_enabled" for each in asked):
+        return True
+    managers = (op for each in operation.region.around() if each.kind == "with" for op in each.subject.operations)
+    return operation.region.without_gradients or any(op.name.endswith("set_grad_enabled") for op in managers)
+
+
+def doubled(rows: Iterable[Reduction], program: Program, losses: Losses) -> Concern | None:
+    """Where data that every rank has in full come to, with gradients on, and are gathered as a rank's share is."""
+    for each in rows:
+        made = program.at(each.node).operations
+        whole = [op for op in made if losses.placements.of.get(op) == Replicate() and not _is_switched(op, each)]
+        if whole and len(whole) < len(made):
+            message = (
+                "the loss compares the samples of a batch, and is computed here of all data, too, gradients on: "
+                "evaluate below `with torch.no_grad():`"
+            )
+            return Concern("AD906", each.source, each.node, message, Severity.REFUSAL)
+    return None
 
 
 def _reduction(each: gradients.Joined) -> Reduction:
@@ -166,11 +198,6 @@ def _lost(run: Interpreter, losses: Losses) -> Iterator[Concern]:
 def _code(operation: Operation) -> str:
     """How an operation is written, or else what it is called."""
     return shortened(ast.unparse(operation.node)) if isinstance(operation.node, ast.expr) else operation.name
-
-
-def meeting_in(run: Interpreter, losses: Losses) -> Operation | None:
-    """Where the samples of a batch meet each other in a loss that is not of all of them."""
-    return losses.met_at()
 
 
 def _doubtful(run: Interpreter) -> list[Event]:
@@ -364,7 +391,7 @@ def _taken_of_whole_data(run: Interpreter) -> set[ast.AST]:
 
 def _rounds_share(node: ast.expr, run: Interpreter) -> bool:
     """`int(0.1 * len(y))`, a number of a rank's samples, and not of the batch's."""
-    if not isinstance(node, ast.Call) or last_name(node.func) not in pairing.ROUNDING or not node.args:
+    if not isinstance(node, ast.Call) or last_name(node.func) not in ROUNDING or not node.args:
         return False
     share = node.args[0]
     return (

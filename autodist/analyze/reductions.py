@@ -224,8 +224,9 @@ def _lying(program: Program, run: Interpreter, plan: Plan) -> Lying:
         op: Partial("mean", ROWS) for node in (*plan.weighed, *plan.terms) for op in program.at(node).operations
     }
     divided = {op: Shard(given.axis) for site in amplified(run)[0] for op in program.at(site.node).operations}
-    passed_by = {op.region for op in program.operations if op.node in plan.untaken}  # training does not come there
-    untaken = {op: Shard(0) for op in program.operations if op.region in passed_by and op.region.kind == "branch"}
+    passed_by = [op for op in program.operations if op.node in plan.untaken]  # training does not come there
+    branches = {op.region for op in passed_by if op.region.kind == "branch"}
+    untaken = {op: Shard(0) for op in program.operations if op.region in branches} | dict.fromkeys(passed_by, Shard(0))
     placed = {**given.plan.placed, **weighed, **divided, **untaken}
     lying = replace(given.plan, placed=placed, taken=_dealt_out(given, plan))
     source, region = program.operations[0].source, program.operations[0].region

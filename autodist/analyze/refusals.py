@@ -16,7 +16,6 @@ from autodist.frameworks import owned
 from autodist.interpreter import LBFGS, Event, Interpreter
 from autodist.losses import unbatched, wholes
 from autodist.models import UNSEEN, parts
-from autodist.origins import roots
 from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import Source, all_of, last_name, shortened, walk
@@ -39,19 +38,6 @@ LAYING_OUT = frozenset("rearrange reshape view permute transpose movedim unflatt
 """What puts the axis of the samples in another place, at most."""
 
 
-def in_batch_negatives(event: Event, run: Interpreter) -> Concern:
-    """A loss over all pairs of a batch, or a model in which samples meet each other."""
-    met = _meeting(event, run)
-    if met is None:
-        message = (
-            "cannot tell how this loss depends on the samples of a batch, of which a rank has only its own share: "
-            "compute it where the script can be followed, as a mean over the samples"
-        )
-        return Concern("AD906", event.source, event.node, message, Severity.REFUSAL)
-    assert isinstance(met.node, ast.expr)
-    return meeting(met.source, met.node)
-
-
 def meeting(source: Source, node: ast.expr, along: bool = False) -> Concern:
     """Where the samples of a batch meet each other, and no rows are gathered: ``along`` their axis, in a model."""
     code = shortened(source.code(node))
@@ -70,14 +56,6 @@ def meeting(source: Source, node: ast.expr, along: bool = False) -> Concern:
             "sees only its own share; if that is not meant, put the samples first"
         )
     return Concern("AD906", source, node, message, Severity.REFUSAL)
-
-
-def _meeting(loss: Event, run: Interpreter) -> Event | None:
-    """Where the samples that a loss is computed from begin to meet each other."""
-    found = [event for event in run.of("paired") if event.grad and event.order < loss.order]
-    made = {*walk(loss.node), *(roots(loss.node, run, set()) if isinstance(loss.node, ast.expr) else ())}
-    inside = [e for e in found if e.node in made or any(call.node in made for call in e.calls)]
-    return next(iter(inside or found), None)
 
 
 def _is_of_apex(value: Value) -> bool:

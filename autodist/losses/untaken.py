@@ -9,12 +9,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.interpreter import Event, Interpreter
+from autodist.interpreter import Interpreter
+from autodist.placement import PerRank, Shard
+from autodist.placement.layout import OF_WHOLE
+from autodist.program import Operation
 from autodist.rule import Severity
 from autodist.script import Concern
+from autodist.solve.losses import MEETING
 from autodist.source import Source, counted_of, last_name, shortened
-from autodist.spread import COLUMNS, COUNT, ROWS
-from autodist.values import NOTHING, UNKNOWN, Object, Value
+from autodist.values import NOTHING, UNKNOWN, Object
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 CONTAINERS = frozenset("list tuple dict set str int float bool Mapping Sequence Iterable List Tuple Dict".split())
@@ -34,9 +37,12 @@ def untaken(run: Interpreter, settings: bool = False) -> dict[ast.expr, tuple[So
     """The operations that let samples of a batch meet where training does not come, and the test that says so: by what
     a batch always is, or also by ``settings`` as they are written."""
     found: dict[ast.expr, tuple[Source, ast.expr]] = {}
-    for event in run.of("paired"):
-        if isinstance(event.node, ast.expr) and (test := _avoided(event, run, settings)) is not None:
-            found.setdefault(event.node, test)
+    for operation, lying in run.placements.of.items():
+        meets = isinstance(lying, PerRank) and lying.reason in MEETING | {OF_WHOLE}
+        first = meets and not any(isinstance(run.placements.of.get(each), PerRank) for each in operation.given)
+        if first and isinstance(operation.node, ast.expr) and operation.node not in found:
+            if (test := _avoided(operation, run, settings)) is not None:
+                found[operation.node] = test
     return found
 
 
@@ -52,9 +58,10 @@ def concerns(tests: dict[ast.expr, tuple[Source, ast.expr]], run: Interpreter) -
         yield Concern("AD602", where, node, message, Severity.WARNING)
 
 
-def _avoided(event: Event, run: Interpreter, settings: bool) -> tuple[Source, ast.expr] | None:
+def _avoided(operation: Operation, run: Interpreter, settings: bool) -> tuple[Source, ast.expr] | None:
     """The test by which a step does not come to an operation, in its function or in those that call it."""
-    places = [(event.source, event.node), *((call.source, call.node) for call in event.calls if call.node is not None)]
+    calls = [(each.source, each.node) for each in operation.region.around() if each.kind == "call"]
+    places = [(operation.source, operation.node), *calls]
     for source, node in places:
         for test, holds in _tests_around(source, node):
             if expected(test, run, settings) is (not holds):
@@ -107,7 +114,7 @@ def expected(test: ast.expr, run: Interpreter, settings: bool = False) -> bool |
             return _has(held, name, run)
         case ast.Attribute(attr="training"):
             return True
-    known = settings and value.const is not UNKNOWN and not value.things and not value.spread.is_local
+    known = settings and value.const is not UNKNOWN and not value.things and run.is_alike(test)
     return bool(value.const) if known else None
 
 
@@ -121,10 +128,10 @@ def _compared(left: ast.expr, op: ast.cmpop, right: ast.expr, run: Interpreter, 
         return None
     if settings and isinstance(first.const, str) and isinstance(second.const, str):
         return (first.const == second.const) is isinstance(op, ast.Eq)
-    if _counts(left, first) and _counts(right, second) or _is_shape(left, run) and _is_shape(right, run):
+    if _counts(left, run) and _counts(right, run) or _is_shape(left, run) and _is_shape(right, run):
         return outcomes[1]
-    for number, other, side in ((first, second, 2), (second, first, 0)):
-        if number.spread is COUNT and not isinstance(left, ast.BinOp) and other.const in (0, 1):
+    for number, other, side in ((left, second, 2), (right, first, 0)):
+        if _counts(number, run) and other.const in (0, 1):
             return outcomes[side]  # a batch has several samples
     axes = _axes(left, run)
     if axes is not None and isinstance(second.const, int):
@@ -132,10 +139,10 @@ def _compared(left: ast.expr, op: ast.cmpop, right: ast.expr, run: Interpreter, 
     return None
 
 
-def _counts(node: ast.expr, value: Value) -> bool:
+def _counts(node: ast.expr, run: Interpreter) -> bool:
     """Whether it is the number of samples of a batch, as it is: `x.shape[0]`, `len(x)`, `n` after `n = x.size(0)`."""
-    made = [each for _, each in value.made] if isinstance(node, ast.Name) else [node]
-    return value.spread is COUNT and not any(isinstance(each, ast.BinOp) for each in made)
+    made = run.runs.program.at(node).operations
+    return run.counts_samples(node) and not any(each.name.startswith("operator.") for each in made)
 
 
 def _is_shape(node: ast.expr, run: Interpreter) -> bool:
@@ -148,8 +155,8 @@ def _is_shape(node: ast.expr, run: Interpreter) -> bool:
 
 
 def _is_tensor(node: ast.expr, run: Interpreter) -> bool:
-    value = run.values.get(node, NOTHING)
-    return value.spread in (ROWS, COLUMNS) and not value.things
+    things = run.values.get(node, NOTHING).things
+    return not things and any(isinstance(each, Shard) for each in run.lies(node))
 
 
 def _has(node: ast.expr, name: str, run: Interpreter) -> bool | None:
@@ -167,8 +174,8 @@ def _axes(node: ast.expr, run: Interpreter) -> int | None:
     """How many axes a tensor has that is asked for them: `x.dim()`, `x.ndim`, `len(x.shape)`."""
     asked = node.func if isinstance(node, ast.Call) else node
     if isinstance(asked, ast.Attribute) and asked.attr in ("dim", "ndim", "ndimension"):
-        return run.values.get(asked.value, NOTHING).axes
+        return run.axes(asked.value)
     shape = counted_of(node) if isinstance(node, ast.Call) else None
     if isinstance(shape, ast.Attribute) and shape.attr == "shape":
-        return run.values.get(shape.value, NOTHING).axes
+        return run.axes(shape.value)
     return None

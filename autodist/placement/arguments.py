@@ -125,6 +125,8 @@ def gives_several(operation: Operation, known: operations.Operation | None) -> b
         return operation.owner is not None and operation.name not in (BATCH, FIELDS)
     if known.short in ("nonzero", "where") and len(operation.inputs) == 1:  # of each axis, where all hold
         return operation.name.startswith("numpy.") or known.short == "where" or "as_tuple" in operation.keywords
+    if known.cls == "decomposition" and not known.short.endswith("vals"):
+        return True
     along = known.short in SEVERAL and (len(operation.inputs) > 1 or bool(operation.keywords))
     return along or known.cls == "sequence" or known.short in ("LSTMCell", "pad_packed_sequence", "native_batch_norm")
 

@@ -12,6 +12,7 @@ from autodist.placement.call import ROWS
 from autodist.placement.in_place import InPlace
 from autodist.placement.lattice import GUESSED, Each, Partial, PerRank, Placement, Replicate, Shard, is_guessed
 from autodist.placement.measured import ANY, as_placement, lying_alike
+from autodist.placement.products import PAIRED
 from autodist.placement.shapes import Sizes
 from autodist.program import FIELDS, Operation, Value, closure, held, joined
 from autodist.source import Source, last_name, walk
@@ -32,6 +33,8 @@ OWN = "what a model counts of "
 OF_GRAPHS = ("torch_geometric.", "dgl.")
 """Beginnings of the names of loaders whose batches are graphs, joined to one."""
 FIELDS_OF_NODES = frozenset("x pos edge_index edge_attr edge_weight".split())
+OF_PAIRS = "logits_per_"
+"""Begins the names of what models of pictures and texts say of each pair of a batch."""
 NODES = "nodes"
 """Counts the nodes of a batch, of which graphs have different numbers."""
 VIEWED = ("iterate", "getitem")
@@ -134,6 +137,8 @@ class Opaque(InPlace):
         if not isinstance(operation.node, ast.Attribute) and operation.name != "getitem" or lying != Shard(0):
             return lying if operation.name in VIEWED or operation.name in OF_DICTS else None
         named = operation.inputs[1].constant if operation.name == "getitem" else operation.name.rpartition(".")[2]
+        if str(named).startswith(OF_PAIRS) and any(self._own_loss(each) == "contrasted" for each in models):
+            return PerRank(operation.name, PAIRED)
         if named != "loss" and not (named == 0 and any(map(_is_given_labels, models))):
             return lying
         return _mean_over(next(filter(None, map(self._own_loss, models)), ""))

@@ -26,6 +26,7 @@ from autodist.placement.lattice import (
 )
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
+from autodist.placement.products import PAIRED
 from autodist.placement.shapes import Sizes
 from autodist.placement.whole_numbers import WholeNumbers
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
@@ -457,8 +458,15 @@ class Reading:
         return rows if one else ""
 
     def _spread_out(self, operation: Operation) -> Placement | None:
-        """What is replicated, repeated for each of a rank's samples: `token.expand(len(x), -1)`"""
-        if self._operand(operation.inputs[0]) != Replicate():
+        """What is replicated, repeated for each of a rank's samples: `token.expand(len(x), -1)`; or these themselves,
+        so that each meets all of them: `x.repeat(len(x), 1)`."""
+        lying = self._operand(operation.inputs[0])
+        if isinstance(lying, Shard) and operation.name.endswith(".repeat"):
+            told, axes = arguments.sizes_of(operation), self._found.size(operation.inputs[0])
+            place = lying.axis + len(told) - len(axes) if axes is not None else len(told)
+            counts = any(counted(self._operand(each)) for each in told[place : place + 1])
+            return PerRank(operation.name, PAIRED) if counts else None
+        if lying != Replicate():
             return None
         if operation.name.endswith("repeat_interleave"):  # `torch.arange(4).repeat_interleave(n)`
             rows, over = counted(self._operand(operation.inputs[-1])), operation.inputs[0].operations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from autodist.placement.along import BY_NUMBER, BY_PLACE, OF_PART, PLACES_LEFT_OUT, SAMPLES_BESIDE
+from autodist.placement.along import BY_NUMBER, BY_PLACE, OF_PART, PLACES_LEFT_OUT, SAMPLES_BESIDE, SO_MANY
 from autodist.placement.arguments import is_whole, keys_of
 from autodist.placement.lattice import PAIRS, PIECES, Each, Partial, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.shapes import Sizes
@@ -112,13 +112,23 @@ def subscript(
         axis += 1
     found = (*result, *sizes[axis:]) if sizes is not None else None
     if isinstance(placement, PerRank) and placement.rows and not is_whole(keys[0]):  # `randperm(n)[:4]`
-        again = placement.reason == AGAIN
-        return (replace(placement, rows="") if again else PerRank("getitem", PLACES_LEFT_OUT)), found
+        if placement.reason == AGAIN and _is_part_of_own(keys[0], lies):
+            return replace(placement, rows=""), found
+        return PerRank("getitem", SO_MANY if placement.reason == AGAIN else PLACES_LEFT_OUT), found
     if not isinstance(placement, Shard):
         return placement, found
     if placement.axis >= axis:
         shard = len(result) + placement.axis - axis
     return (replace(placement, axis=shard) if shard is not None else PerRank("getitem", BY_PLACE)), found
+
+
+def _is_part_of_own(key: Value, lies: Callable[[Value], Placement | None]) -> bool:
+    """Whether it is a slice whose bounds go by how many samples a rank has, `[: len(x) // 2]`, and not one of as many
+    on each rank, `[:4]`."""
+    cut = key.operation
+    bounds = cut.inputs[:2] if cut is not None and cut.name == "builtins.slice" else (key,)
+    told = [each for each in bounds if each.operations or each.constant not in (None, 0)]
+    return bool(told) and not any(lies(each) in (None, Replicate()) for each in told)
 
 
 def _part(placement: Shard, key: Value, lies: Callable[[Value], Placement | None]) -> Shard | None:

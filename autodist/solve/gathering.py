@@ -297,12 +297,19 @@ class Gathering:
         made = {op for node in nodes for op in self._program.at(node).operations if op.node is node}
         read = {op for op in self._reaching if not nodes.isdisjoint(read_by(op))}
         below = self._program.depending(read | {user for each in made for user in self._program.users[each]})
-        table = operations.load()
-        for each in below & self._reaching:
+        table, before, now = operations.load(), self._apart.of, self._losses.placements.of
+        given_whole = (each for node in nodes for each in self._program.at(node).operations)
+        whole = {each for each in self._reaching if now.get(each) == Replicate() != before.get(each)} - {*given_whole}
+        for each in (below | whole) & self._reaching:
             roles: frozenset[str] = getattr(each.owner, "roles", frozenset())
             known = table.find(each.name)
             cls = known.cls if known is not None else ""
-            if "module" in roles and "loss" not in roles and cls in ("", *LAYERS) or cls == "random_like":
+            if (
+                "module" in roles
+                and "loss" not in roles
+                and (cls in LAYERS or not cls and each in below)
+                or cls == "random_like"
+            ):
                 return True
         return False
 

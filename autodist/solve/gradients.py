@@ -299,11 +299,12 @@ class Gradients:
         made = sorted(self._program.at(node).operations, key=lambda op: op.number)
         source = next((each.source for each in made if each.node is node), user.source)
         told = [each for each in made if self._is_partial(Value(frozenset([each])))]
-        named = isinstance(node, ast.Name) and all(counts_samples(self._lies(each)) for each in told)
+        named = isinstance(node, ast.Name) and self._scales(user)
         if not (named or any(self._reduces(each) for each in walk(node))) or source.is_reported(node):
             return None
-        scales = user in self._learnt or self._scales(user)
-        if not scales and all(map(self._measures, told)) or not any(map(self._has_samples, told)):
+        counts = all(counts_samples(self._lies(each)) for each in told)
+        scales = self._scales(user) or user in self._learnt and not counts
+        if not scales and (counts or all(map(self._measures, told))) or not any(map(self._has_samples, told)):
             return None  # tensors are laid out by how many numbers a rank has, or are as long as a batch by chance
         if not told or not all(map(self._come_alike, told)):
             return None

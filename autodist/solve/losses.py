@@ -11,7 +11,7 @@ from functools import cached_property
 from autodist import operations
 from autodist.catalog import Catalog
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard, products
-from autodist.placement.along import BY_NUMBER, BY_PLACE, NO_SUM, OF_ALL, OF_PART, PLACES_LEFT_OUT
+from autodist.placement.along import BY_NUMBER, BY_PLACE, NO_SUM, OF_ALL, OF_PART, PLACES_LEFT_OUT, SO_MANY
 from autodist.placement.arguments import LEAVING_OUT, SHAPES, call, is_set, option
 from autodist.placement.by_number import ADDED, AS_MANY, MIXED, NONLINEAR, OWN_NUMBER, PAIRED, PRODUCT
 from autodist.placement.call import ROWS
@@ -52,7 +52,7 @@ GROUPING = UNSURE | {GROUPED, OF_WHOLE}
 BY_ROUND = frozenset([AGAIN, DECIDED, CARRIED, DECIDED_BEFORE, LAST])
 """Why it matters in which round a loop over samples comes to each."""
 CERTAIN = MEETING | UNSURE | BY_ROUND | {OF_TIME, OF_WHOLE, BY_NUMBER, AS_MANY, NO_SUM, OF_ALL_NUMBERS, BESIDE_GATHERED}
-CERTAIN |= {NORMALISED, REPLACED, PLACES_LEFT_OUT, BY_OTHERS, ORDERED}
+CERTAIN |= {NORMALISED, REPLACED, PLACES_LEFT_OUT, SO_MANY, BY_OTHERS, ORDERED}
 """Why losses get lost that is sure to make them others, or so near to it that it has to be said."""
 OF_PARTS = frozenset([NONLINEAR, MIXED, ADDED, OWN_NUMBER, PRODUCT, OF_PART])
 """Why what is computed of sums and means over a rank's samples says nothing of those of all ranks."""
@@ -269,6 +269,9 @@ class Losses:
             lying, reason = self.placements.of[each], self._reason_of(each)
             if self.tells_all or not certain or self._is_sure(each, reason):
                 yield each, getattr(lying, "reason", "")
+            elif reason == AGAIN:  # `randperm(n)[:4]`
+                users = sorted(self._program.users[each], key=lambda op: op.number)
+                yield from ((user, SO_MANY) for user in users if self._reason_of(user) == SO_MANY)
             elif each.name.rpartition(".")[2] in ORDERING and reason == OF_ALL:
                 if self._goes_on_in_order(each):
                     yield each, reason

@@ -226,11 +226,12 @@ def test_groups_that_stand_across_the_samples_are_no_rows(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("share", "told"), [("int(0.1 * len(y))", True), ("len(y) // 2", False), ("int(0.1 * len(data))", False)]
+    ("share", "gathered"),
+    [("int(0.1 * len(y))", True), ("len(y) // 2", False), ("int(0.1 * len(data))", True), ("5", True)],
 )
-def test_shares_that_each_rank_rounds_are_warned_of(tmp_path: Path, share: str, told: bool) -> None:
-    """A tenth of 16 samples is one, of two ranks' 8 it is none."""
+def test_samples_that_are_drawn_of_a_batch(tmp_path: Path, share: str, gathered: bool) -> None:
+    """A tenth of 16 samples is one, of two ranks' 8 it is none: all ranks draw of all samples."""
     loss = f"wrong = torch.randperm(len(y))[:{share}]; y = y.clone(); y[wrong] = 0; loss = F.cross_entropy(kind, y)"
     loss += " + F.mse_loss(size, t)"
     _, messages = conftest.converted(tmp_path, HEAD + TRAINING.format(loss=loss))
-    assert ("is rounded for each rank's share" in messages) is told
+    assert ("AD606" in messages) is gathered and "AD602" not in messages

@@ -270,7 +270,7 @@ def test_samples_that_are_taken_before_the_model_is_run(tmp_path: Path, number: 
         f"loss = F.cross_entropy(-torch.cdist(others, first), y[{number}:])"
     )
     after, said = loss_of(tmp_path, f"shots = 3\n{step}")
-    assert "RowsOfAllRanks" not in after and "AD906" in said
+    assert "RowsOfAllRanks" not in after and f"AD602 x[:{number}]: it takes samples by their places" in said
     step = step.replace("-torch.cdist(others, first), y", "others - first.mean(0), y")
     after, said = loss_of(tmp_path, f"shots = 3\n{step}")
     assert "RowsOfAllRanks" not in after and "AD602" in said
