@@ -61,12 +61,13 @@ class Gathering:
         it from a training step, where that is computed by a model, or what it is given itself."""
         known = operations.load().find(user.name)
         normalises = known is not None and known.cls == "batch_statistic"
-        if (normalises or is_guessed(self._losses.placements.of.get(user))) and any(
-            getattr(each.function, "name", "") in PASSES for each in user.region.around()
-        ):
+        model = known is None and (user.owner is not None or user.name == "call")
+        guessed, around = is_guessed(self._losses.placements.of.get(user)), user.region.around()
+        in_model = (guessed or normalises) and any(getattr(each.function, "name", "") in PASSES for each in around)
+        if model or in_model:
             return  # all ranks would compute the rest of a model for each other, maybe for nothing
-        around = {*backward.region.around()}
-        calls = [each for each in user.region.around() if each.kind == "call" and each not in around]
+        steps = {*backward.region.around()}
+        calls = [each for each in user.region.around() if each.kind == "call" and each not in steps]
         for call in reversed(calls):
             if found := list(self._arguments(call)):
                 yield from found
