@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.origins import learnt_from
+from autodist.placement import Shard
 from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import Source, argument, first_index, last_name, walk
-from autodist.spread import ROWS, Spread
 from autodist.tensors.calls import called_name, counted_off
 from autodist.values import NOTHING, Draw, Object, Path_, Table, Value
 
@@ -516,7 +516,7 @@ def shapes_tensors(use: ast.expr, source: Source, run: Interpreter, in_step: boo
         if isinstance(ancestor, ast.Call) and inner is not ancestor.func:
             called = last_name(ancestor.func) if isinstance(ancestor.func, (ast.Name, ast.Attribute)) else ""
             base = ancestor.func.value if isinstance(ancestor.func, ast.Attribute) else ancestor.func
-            ours = run.values.get(base, NOTHING).spread in (ROWS, Spread.COLUMNS)
+            ours = any(isinstance(each, Shard) for each in run.lies(base))
             listed = isinstance(inner, (ast.Tuple, ast.List)) and inner.elts[0] is use
             drawn = called in SAMPLING and listed  # `prior.sample((batch_size,))`, of a distribution
             return (called in SHAPES or drawn) and (in_step or ours) or called in KEYS and in_step

@@ -27,7 +27,6 @@ from autodist.solve.gathering import Gathered
 from autodist.solve.gradients import Gradients
 from autodist.solve.losses import ALONG, OF_PARTS, UNSURE, Losses
 from autodist.source import last_name, shortened
-from autodist.spread import COUNT, MEAN, SAME
 from autodist.values import NOTHING, Amplified, Class, Draw, External, Object, Value
 
 ROUNDING = frozenset("int round floor ceil trunc".split())
@@ -137,8 +136,7 @@ def loss_concerns(run: Interpreter, losses: Losses) -> Iterator[Concern]:
     for event in _doubtful(run):
         if (found := losses.doubted_at(event.node)) is not None:
             operation, reason = found
-            alike = event.value.spread in (MEAN, SAME)
-            if alike and (reason in (OF_SIZES, WRITTEN) or run.plan.draws and reason not in ALONG):
+            if reason in (OF_SIZES, WRITTEN) or run.plan.draws and reason not in ALONG:
                 continue  # of shapes of which it is not told how many axes they have
             code = _code(operation)
             message = (
@@ -201,11 +199,9 @@ def _code(operation: Operation) -> str:
 
 
 def _doubtful(run: Interpreter) -> list[Event]:
-    """The backward passes of losses that values do not call means."""
+    """The backward passes, each once."""
     passes = {event.node: event for event in reversed(run.of("backward"))}.values()
-    by_hand = bool(run.plan.taken or run.plan.batches or run.plan.draws)
-    found = [each for each in reversed(passes) if by_hand or each.value.spread not in (MEAN, SAME)]
-    return [] if is_distributed(run) else found  # `check` sees to those
+    return [] if is_distributed(run) else [*reversed(passes)]  # `check` sees to those
 
 
 def _told_by_events(run: Interpreter) -> Iterator[Concern]:
@@ -397,7 +393,7 @@ def _rounds_share(node: ast.expr, run: Interpreter) -> bool:
     return (
         isinstance(share, ast.BinOp)
         and isinstance(share.op, (ast.Mult, ast.Div))
-        and run.values.get(share, NOTHING).spread is COUNT
+        and run.counts_samples(share)
         and node not in run.plan.reduced
         and not (isinstance(share.left, ast.Call) and last_name(share.left.func) in ("nelement", "numel"))
     )

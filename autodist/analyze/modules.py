@@ -22,7 +22,6 @@ from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
 from autodist.solve.learned import learned
 from autodist.source import Source, argument, last_name, shortened, walk
-from autodist.spread import COUNT
 from autodist.values import NOTHING, Class, External, Items, Object, Thing, Wrapped, of
 
 RECORDS = ("torch.cuda.graph", "torch.cuda.make_graphed_callables")
@@ -343,8 +342,7 @@ def own_buffers(run: Interpreter) -> Iterator[Concern]:
         assert isinstance(event.node, ast.Call)
         named = (k.value for k in event.node.keywords if k.arg == "tensor")
         for tensor in (*event.node.args[1:2], *named):
-            spread = run.values.get(tensor, NOTHING).spread
-            if tensor in seen or event.on_one_rank or not spread.is_local or spread is COUNT:
+            if tensor in seen or event.on_one_rank or run.is_alike(tensor) or run.counts_samples(tensor):
                 continue
             seen.add(tensor)
             message = (

@@ -11,8 +11,7 @@ from autodist.interpreter.events import Loop
 from autodist.rule import Severity
 from autodist.script import Concern
 from autodist.source import first_index, last_name, shortened, walk
-from autodist.spread import ROWS, SAME
-from autodist.values import NOTHING, Draw, Object, Path_, Value, drawn_from
+from autodist.values import NOTHING, Draw, Object, Path_, drawn_from
 
 SPLITTING = frozenset({"split", "split_with_sizes", "tensor_split"})
 THROUGH = frozenset({"zip", "enumerate", "tqdm", "list"})
@@ -56,10 +55,11 @@ def cut_into_pieces(run: Interpreter) -> Iterator[Concern]:
         names = [each for each in walk(node.iter) if isinstance(each, ast.Name)]
         made = [each for name in names for _, each in run.values.get(name, NOTHING).made]
         for call in (each for part in (node.iter, *made) for each in walk(part) if isinstance(each, ast.Call)):
-            held = run.values.get(call.func.value, NOTHING) if isinstance(call.func, ast.Attribute) else NOTHING
-            held = held if held.spread.is_local or not call.args else run.values.get(call.args[0], NOTHING)
-            along = not any(each.arg in ("dim", "axis") for each in call.keywords)
-            if last_name(call.func) == "chunk" and along and held.spread is ROWS and not (held.things or held.models):
+            of = _cut_by(call, run)
+            held = run.values.get(of, NOTHING) if of is not None else NOTHING
+            along = of is not None and not any(each.arg in ("dim", "axis") for each in call.keywords)
+            rows = along and last_name(call.func) == "chunk" and of is not None and run.has_rows(of)
+            if rows and not (held.things or held.models):
                 code = shortened(loop.source.code(call))
                 message = (
                     f"{code} gives fewer pieces, and others, on a rank that has fewer rows or some that do not divide: "
@@ -79,7 +79,7 @@ def _counted_by_number(loaders: set[tuple[int, Path_]], run: Interpreter) -> Con
         if last_name(node.iter.func) != "range" or len(node.iter.args) != 3 or not isinstance(node.target, ast.Name):
             continue
         stop = node.iter.args[1]
-        for part in _given(loop, run) if run.values.get(stop, NOTHING).spread is SAME else ():
+        for part in _given(loop, run) if run.is_alike(stop) else ():
             counts = any(isinstance(n, ast.Name) and n.id == node.target.id for n in walk(part))
             if counts and isinstance(part, ast.Subscript) and _is_part(part, loaders, run):
                 message = (
@@ -122,12 +122,9 @@ def _calls_in(loop: Loop, event: Event) -> Iterator[ast.Call]:
 def _is_part(node: ast.expr, loaders: set[tuple[int, Path_]], run: Interpreter) -> bool:
     """`x[i : i + 8]`, `x[order[:8]]`, `x.split(8)`, of rows that a loader hands out."""
     if isinstance(node, ast.Call) and last_name(node.func) in SPLITTING:
-        base = node.func.value if isinstance(node.func, ast.Attribute) else None
-        held = run.values.get(base, NOTHING) if base is not None else NOTHING
-        if not held.spread.is_local and node.args:  # `torch.split(x, 8)`
-            held = run.values.get(node.args[0], NOTHING)
-        return _is_of(held, loaders)
-    if not isinstance(node, ast.Subscript) or not _is_of(run.values.get(node.value, NOTHING), loaders):
+        of = _cut_by(node, run)
+        return of is not None and _is_of(of, loaders, run)
+    if not isinstance(node, ast.Subscript) or not _is_of(node.value, loaders, run):
         return False
     key = first_index(node)
     if isinstance(key, ast.Slice):
@@ -137,7 +134,16 @@ def _is_part(node: ast.expr, loaders: set[tuple[int, Path_]], run: Interpreter) 
     return not isinstance(key, ast.Constant) and (drawn or not value.spread.is_local and bool(value.origins))
 
 
-def _is_of(value: Value, loaders: set[tuple[int, Path_]]) -> bool:
+def _cut_by(call: ast.Call, run: Interpreter) -> ast.expr | None:
+    """What a call cuts into pieces: `x.split(8)`, `torch.split(x, 8)`"""
+    base = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if base is not None and not run.is_alike(base):
+        return base
+    return call.args[0] if call.args else base
+
+
+def _is_of(node: ast.expr, loaders: set[tuple[int, Path_]], run: Interpreter) -> bool:
     """Whether rows are those of a loader's batch, and no model's output."""
-    rows = value.spread is ROWS and not value.things and not value.models
+    value = run.values.get(node, NOTHING)
+    rows = run.has_rows(node) and not value.things and not value.models
     return rows and any(isinstance(each, Object) and each.key in loaders for each in value.origins)

@@ -27,6 +27,7 @@ from autodist.solve.alone import Alone
 from autodist.solve.cuts import made_global, solved
 from autodist.solve.demands import Demand
 from autodist.solve.facts import IN_LOADER, is_mean
+from autodist.solve.gathering import counts_samples
 from autodist.solve.kinds import NUMBER, TENSOR, kind_of
 from autodist.solve.losses import Losses
 from autodist.solve.padding import lengths
@@ -34,12 +35,10 @@ from autodist.solve.search import Cut
 from autodist.solve.shares import above
 from autodist.solve.sources import NUMBERS, Sources
 from autodist.solve.steps import steps_of
-from autodist.solve.written import assigned, parts_of
+from autodist.solve.written import assigned, parts_of, readers
 from autodist.source import all_of, shortened, walk
-from autodist.spread import Spread
 from autodist.tensors import operations
 from autodist.trace.things import Object
-from autodist.values import NOTHING
 
 
 def reduced(
@@ -93,9 +92,9 @@ def _of_training(run: Interpreter, program: Program) -> Iterator[Demand]:
         elif isinstance(node, ast.expr) and not parts:
             parts = [node]
         for part in parts:
-            value = run.values.get(part, NOTHING)
-            graph = value.models and value.spread is Spread.MEAN  # which gradients flow through
-            user = users.get(part)
+            made, user = program.at(part).operations, users.get(part)
+            learnt = not made.isdisjoint(steps_of(program).differentiated)
+            graph = learnt and is_mean(run.placements.joint(made))  # which gradients flow through
             averaged = user is not None and run.counts_samples(part) and is_mean(run.placements.of.get(user))
             if not graph and not averaged and user is not None and not user.region.has_own_backward:
                 yield Demand("data" if event.kind == "picks_data" else "loss", user, part)
@@ -266,9 +265,12 @@ def _where_it_trains(cut: Cut, run: Interpreter) -> Cut:
         return cut
     above = source.parents.get(node)
     mean = above.target if isinstance(above, ast.AugAssign) else above.left if isinstance(above, ast.BinOp) else None
-    divisions = [event for event in run.of("divided") if event.node is node]
-    shares = {event.value.spread is Spread.COUNT for event in divisions if event.grad and event.detail.models}
-    others = {event.value.spread is Spread.COUNT for event in divisions if not (event.grad and event.detail.models)}
+    program, learnt = run.runs.program, steps_of(run.runs.program).differentiated
+    shares, others = set[bool](), set[bool]()
+    for user in (each for each in readers(program).get(node, ()) if len(each.inputs) == 2):
+        trains = not user.region.without_gradients and not learnt.isdisjoint(user.inputs[0].operations)
+        counts = counts_samples(run.placements.value(user.inputs[1]))
+        (shares if trains else others).add(counts)
     if not isinstance(mean, (ast.Name, ast.Attribute)) or shares != {True} or True in others:
         return cut
     lying, switch = Partial("sum", ROWS), f"{source.code(mean)}.requires_grad"

@@ -9,7 +9,6 @@ from autodist.interpreter import Event, Interpreter
 from autodist.rule import Severity
 from autodist.script import Concern, Loader, Site
 from autodist.source import operands
-from autodist.spread import ROWS
 from autodist.values import NOTHING, Object, Value
 
 FEW = 8
@@ -40,7 +39,7 @@ def _by_node(run: Interpreter) -> dict[ast.AST, list[Event]]:
     found: dict[ast.AST, list[Event]] = {}
     for event in run.of("squeezed"):
         found.setdefault(event.node, []).append(event)
-    return {node: events for node, events in found.items() if any(each.value.spread is ROWS for each in events)}
+    return {node: events for node, events in found.items() if run.has_rows(node)}
 
 
 def _is_column(node: ast.AST, events: list[Event], run: Interpreter) -> bool:

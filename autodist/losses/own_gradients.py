@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autodist.interpreter import Interpreter
+from autodist.placement import Replicate, Shard
+from autodist.program import held, joined
+from autodist.solve.facts import is_sum
+from autodist.solve.steps import steps_of
 from autodist.source import Source, walk
-from autodist.spread import COLUMNS, ROWS, SAME, SUM
 from autodist.values import NOTHING
 
 VIEWS = frozenset("data detach view reshape squeeze unsqueeze flatten transpose permute".split())
@@ -60,9 +63,13 @@ def _stepped(run: Interpreter) -> Iterator[tuple[ast.expr, Source, ast.AST]]:
         given = call.args[0] if isinstance(call, ast.Call) and call.args else None
         for leaf in given.elts if isinstance(given, (ast.List, ast.Tuple)) else ():
             value = run.values.get(leaf, NOTHING)
-            if value.spread in (ROWS, COLUMNS) and not value.things:
+            if _has_samples(leaf, run) and not value.things:
                 own = (each.node for each, made in steps if made is call and each.source is source)
                 yield from ((leaf, source, step) for step in own if source.home(step) is source.home(call))
+
+
+def _has_samples(node: ast.expr, run: Interpreter) -> bool:
+    return any(isinstance(each, Shard) for each in run.lies(node))
 
 
 def _changed(run: Interpreter) -> Iterator[tuple[ast.expr, Source, ast.AST]]:
@@ -72,7 +79,7 @@ def _changed(run: Interpreter) -> Iterator[tuple[ast.expr, Source, ast.AST]]:
     for node in run.values:
         if isinstance(node, ast.Attribute) and node.attr == "grad" and node in run.sources:
             value = run.values.get(node.value, NOTHING)
-            own = value.spread in (ROWS, COLUMNS) and not (value.things or value.models)
+            own = _has_samples(node.value, run) and not (value.things or value.models)
             if own and _is_changed(node, run.sources[node]):
                 yield node, run.sources[node], node
 
@@ -114,8 +121,12 @@ def _backward(leaf: str, statement: ast.stmt, source: Source, run: Interpreter) 
         passes = [one for one in before if any(source.statement(event.node) is one for event in events)]
         if not passes:
             continue
-        given = {event.value.spread for event in events if source.statement(event.node) is passes[-1]}
-        both = any(not spread.is_local for spread in given) and not given <= {SUM, SAME}  # attacks on a test set, too
+        ends = (op for op in steps_of(run.runs.program).backward if source.statement(op.node) is passes[-1])
+        lying = [run.placements.of.get(each) for op in ends for each in held(joined(op.inputs[:1]))]
+        # attacks on a test set, too
+        both = Replicate() in lying and not all(
+            each == Replicate() or is_sum(each) for each in lying
+        )  # a test set, too
         begins = any(_begins(one, leaf, run) for one in block)
         return passes[-1] if len(passes) == 1 and begins and not both else None
     return None

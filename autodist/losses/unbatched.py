@@ -9,7 +9,6 @@ from autodist.interpreter import Event, Interpreter
 from autodist.models import optimized_by
 from autodist.script import Site
 from autodist.source import last_name, shortened, walk
-from autodist.spread import ROWS
 from autodist.values import NOTHING, External, Index, Object
 
 GRAPHS = ("torch_geometric.nn.", "dgl.nn.", "dgl.function.")
@@ -52,7 +51,7 @@ def fitted_by_hand(run: Interpreter) -> Reason | None:
     tensors = {thing for event in steps for thing in event.value.objects("parameter")}
     if all(_is_number(each.node) for each in tensors) and all(e.value.things for e in steps):
         return None
-    for node, value in run.values.items():
+    for node in run.values:
         match node:
             case ast.BinOp(op=ast.MatMult(), left=left, right=right):
                 pair = (left, right)
@@ -62,8 +61,7 @@ def fitted_by_hand(run: Interpreter) -> Reason | None:
                 pair = (left, right)
             case _:
                 continue
-        data = run.values.get(pair[0], value)
-        if data.spread is ROWS and not run.values.get(pair[1], value).spread.is_local:
+        if run.has_rows(pair[0]) and run.is_alike(pair[1]):
             return None
     event = next(iter(steps), None)
     if event is None or not isinstance(event.node, (ast.expr, ast.stmt)):
