@@ -18,7 +18,7 @@ from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, 
 from autodist.solve.alone import Alone
 from autodist.solve.cuts import made_global
 from autodist.solve.demands import Demand
-from autodist.solve.facts import is_mean, is_sum, is_weighted
+from autodist.solve.facts import is_extreme, is_mean, is_sum, is_weighted
 from autodist.solve.gathering import Gathered, Gathering, counts_samples, is_lost
 from autodist.solve.losses import GROUPING, MEAN, Losses
 from autodist.solve.search import Cut
@@ -106,7 +106,8 @@ class Gradients:
         found: dict[Key, Mend] = {}
         plan = self._losses.plan
         for _ in range(ROUNDS):
-            lost = [each for each in ends if self._is_lost(each) or isinstance(self._lies(each), Shard)]
+            lying = [(each, self._lies(each)) for each in ends]
+            lost = [each for each, lies in lying if is_lost(lies) or is_extreme(lies) or isinstance(lies, Shard)]
             meeting = self._gathering.meeting() if gathers and not lost else []
             if not lost and not meeting:
                 return None if gathers and self._gathering.are_in_vain(found.values()) else found

@@ -29,7 +29,7 @@ from autodist.placement.samples import COUNTING, NORMALISED, OF_TIME
 from autodist.placement.sizes import AGAIN, OF_ALL_NUMBERS
 from autodist.placement.transfer import OF_OTHERS
 from autodist.program import EMPTY, SAMPLE, Operation, Program, Region, Value, closure, held, joined
-from autodist.solve.facts import is_number_of_samples, is_weighted
+from autodist.solve.facts import is_extreme, is_number_of_samples, is_weighted
 from autodist.solve.sizes import as_slice, first_key, first_slice
 from autodist.solve.steps import given, steps_of
 from autodist.solve.written import code_of
@@ -40,6 +40,7 @@ COUNTED = re.compile(r"([a-z ]*)%(\d+)")
 ROUNDS = 6
 """`recognition + divergence + penalty` adds one after the other."""
 BEHIND = "it is of the samples that a loop elsewhere has taken one by one"
+OF_ONE = "it is the largest or smallest of a rank's samples, and each rank has one of its own"
 MEETING = frozenset([PAIRED, products.PAIRED, OF_ALL, GROUPED])
 """Why losses get lost in which each sample of a batch meets the others."""
 DRAWING = ("random.", "numpy.random.", "torch.rand")
@@ -52,7 +53,7 @@ GROUPING = UNSURE | {GROUPED, OF_WHOLE}
 BY_ROUND = frozenset([AGAIN, DECIDED, CARRIED, DECIDED_BEFORE, LAST])
 """Why it matters in which round a loop over samples comes to each."""
 CERTAIN = MEETING | UNSURE | BY_ROUND | {OF_TIME, OF_WHOLE, BY_NUMBER, AS_MANY, NO_SUM, OF_ALL_NUMBERS, BESIDE_GATHERED}
-CERTAIN |= {NORMALISED, REPLACED, PLACES_LEFT_OUT, BY_OTHERS, ORDERED}
+CERTAIN |= {NORMALISED, REPLACED, PLACES_LEFT_OUT, BY_OTHERS, ORDERED, OF_ONE}
 """Why losses get lost that is sure to make them others, or so near to it that it has to be said."""
 OF_PARTS = frozenset([NONLINEAR, MIXED, ADDED, OWN_NUMBER, PRODUCT, OF_PART])
 """Why what is computed of sums and means over a rank's samples says nothing of those of all ranks."""
@@ -129,8 +130,9 @@ class Losses:
         return all(is_taken_there(op) for op in taken if isinstance(of.get(op), Each))
 
     def _lost(self) -> set[Operation]:
-        """The losses that are different on each rank."""
-        return {each for each in self.ends if isinstance(self.placements.of.get(each), PerRank)}
+        """The losses that are different on each rank, and no mean over the ranks makes one."""
+        lying = ((each, self.placements.of.get(each)) for each in self.ends)
+        return {each for each, lies in lying if isinstance(lies, PerRank) or is_extreme(lies)}
 
     def _above(self, lost: Iterable[Operation]) -> list[Operation]:
         """What made losses different on each rank: of what lies in simple ways itself, of sizes, and of what it has
@@ -156,6 +158,8 @@ class Losses:
     def _reason_of(self, operation: Operation) -> str:
         """Why an operation makes what is different on each rank, if it is not given that."""
         lying = self.placements.of[operation]
+        if is_extreme(lying):
+            return OF_ONE
         own = isinstance(lying, PerRank) and lying.operation.rpartition(".")[2] == operation.name.rpartition(".")[2]
         return lying.reason if own and isinstance(lying, PerRank) else ""
 
@@ -268,7 +272,7 @@ class Losses:
         for each in self._above(lost):
             lying, reason = self.placements.of[each], self._reason_of(each)
             if self.tells_all or not certain or self._is_sure(each, reason):
-                yield each, getattr(lying, "reason", "")
+                yield each, getattr(lying, "reason", reason)
             elif each.name.rpartition(".")[2] in ORDERING and reason == OF_ALL:
                 if self._goes_on_in_order(each):
                     yield each, reason
