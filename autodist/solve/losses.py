@@ -24,10 +24,10 @@ from autodist.placement.measures import MAY_GROUP, MAY_LACK_AXIS
 from autodist.placement.opaque import NODES, NOT_KNOWN, OWN
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
-from autodist.placement.reading import BY_OTHERS, ORDERED
+from autodist.placement.reading import BY_OTHERS, REST
 from autodist.placement.samples import COUNTING, NORMALISED, OF_TIME
 from autodist.placement.sizes import AGAIN, OF_ALL_NUMBERS
-from autodist.placement.transfer import OF_OTHERS
+from autodist.placement.transfer import OF_OTHERS, ORDERED
 from autodist.program import EMPTY, SAMPLE, Operation, Program, Region, Value, closure, held, joined
 from autodist.solve.facts import is_extreme, is_number_of_samples, is_weighted
 from autodist.solve.sizes import as_slice, first_key, first_slice
@@ -53,7 +53,7 @@ GROUPING = UNSURE | {GROUPED, OF_WHOLE}
 BY_ROUND = frozenset([AGAIN, DECIDED, CARRIED, DECIDED_BEFORE, LAST])
 """Why it matters in which round a loop over samples comes to each."""
 CERTAIN = MEETING | UNSURE | BY_ROUND | {OF_TIME, OF_WHOLE, BY_NUMBER, AS_MANY, NO_SUM, OF_ALL_NUMBERS, BESIDE_GATHERED}
-CERTAIN |= {NORMALISED, REPLACED, PLACES_LEFT_OUT, BY_OTHERS, ORDERED, OF_ONE}
+CERTAIN |= {NORMALISED, REPLACED, PLACES_LEFT_OUT, BY_OTHERS, ORDERED, REST, OF_ONE}
 """Why losses get lost that is sure to make them others, or so near to it that it has to be said."""
 OF_PARTS = frozenset([NONLINEAR, MIXED, ADDED, OWN_NUMBER, PRODUCT, OF_PART])
 """Why what is computed of sums and means over a rank's samples says nothing of those of all ranks."""
@@ -161,6 +161,7 @@ class Losses:
         if is_extreme(lying):
             return OF_ONE
         own = isinstance(lying, PerRank) and lying.operation.rpartition(".")[2] == operation.name.rpartition(".")[2]
+        own |= isinstance(lying, PerRank) and lying.reason in (ORDERED, REST)  # of what is in a list
         return lying.reason if own and isinstance(lying, PerRank) else ""
 
     def _is_unknown(self, operation: Operation) -> bool:
@@ -305,7 +306,8 @@ class Losses:
                 users = (user for user in self._program.users[operation] if first_slice(user) is operation)
                 return any(isinstance(self.placements.value(user.inputs[0]), Shard) for user in users)
             if isinstance(operation.node, ast.Subscript):
-                told = not self._program.at(operation.node.value).things
+                listed = first_slice(operation) is not None and not operation.inputs[0].operations  # `[… for …][1:]`
+                told = listed or not self._program.at(operation.node.value).things
                 told = told and not any(op.name in SHAPES for value in operation.inputs[:1] for op in value.operations)
             else:
                 told = operation.name != "getitem" or first_slice(operation) is not None  # `out, loss = model(x, y)`
