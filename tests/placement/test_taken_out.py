@@ -124,7 +124,7 @@ def test_losses_of_what_is_left_are_told(tmp_path: Path, step: str) -> None:
         "rows = [row for row in out]\nloss = 0\nfor _ in range(len(rows)):\n    loss = loss + rows.pop().pow(2).sum()\n"
         "loss = loss / len(x)",
         "rows = sorted([row.sum() for row in out])\nloss = sum(rows) / len(rows)",
-        "loss = 0\nfor row in out:\n    parts = list(row)\n    parts.pop()\n    loss = loss + torch.stack(parts).sum()\n"
+        "loss = 0\nfor row in out:\n    parts = list(row)\n    parts.pop()\n    loss += torch.stack(parts).sum()\n"
         "loss = loss / len(x)",
     ],
 )
