@@ -331,6 +331,8 @@ class Machine(ABC):
         if slot is None:
             slots[key] = Slot(value, self.guards)
             thing.version += 1
+            if isinstance(thing, Object):  # `getattr(self, "last", None)` finds it in the next round
+                self.rebind(thing, key, thing.guards)
             return
         if is_anew(value, slot.value):
             self.rebind(thing, key, slot.guards)
