@@ -207,7 +207,7 @@ class Losses:
         made = next((op for op in self._program.operations if op.number in joins), None)
         if made is None:
             return "over what each rank counts of its own"
-        code = code_of(made) or made.name
+        code = code_of(made)
         return f"over what {code} joins" if joins[made.number] else f"over the samples that {code} leaves"
 
     def counted_at(self) -> Iterator[tuple[Operation, ast.expr]]:

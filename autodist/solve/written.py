@@ -14,8 +14,9 @@ from autodist.trace.things import Heap, Mapping, Sequence
 
 
 def code_of(operation: Operation) -> str:
-    """How an operation is written, nothing of one that is no expression."""
-    return shortened(operation.source.code(operation.node)) if isinstance(operation.node, ast.expr) else ""
+    """How an operation is written, or else what it is called."""
+    written = isinstance(operation.node, (ast.expr, ast.AugAssign))
+    return shortened(operation.source.code(operation.node)) if written else operation.name
 
 
 def contents(thing: object) -> Iterator[Value]:
