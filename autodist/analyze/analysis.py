@@ -36,9 +36,12 @@ from autodist.interpreter import Event, Interpreter, Plan, Runs, Unfinished
 from autodist.losses import by_turn, pairing, scaling, untaken, wholes
 from autodist.models import moved_too_late, placed_when_wrapped, trained_models, wrap_plan
 from autodist.origins import roots
+from autodist.placement import Partial, Replicate
+from autodist.program import held, joined
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, TrainingScript, Weighed
+from autodist.solve.facts import is_extreme
 from autodist.solve.losses import Losses
 from autodist.solve.passes import PASSES
 from autodist.solve.steps import steps_of
@@ -158,8 +161,16 @@ def _chosen(
 
 
 def _first_pair(run: Interpreter) -> Event | None:
-    """The first loss that compares the samples of a batch with each other."""
-    return next((event for event in run.of("backward") if event.value.spread is CROSS), None)
+    """The first loss that compares the samples of a batch with each other, for all that placements tell of it."""
+    pairs = (event for event in run.of("backward") if event.value.spread is CROSS)
+    return next((event for event in pairs if not _adds_up(event, run)), None)
+
+
+def _adds_up(event: Event, run: Interpreter) -> bool:
+    """Whether a loss is a sum or mean over the ranks, or made that of all of them: `(x.t() @ x).mean()`"""
+    made = (each for each in steps_of(run.runs.program).backward if each.node is event.node)
+    lying = [run.placements.joint(held(joined(each.inputs[:1]))) for each in made]
+    return bool(lying) and all(isinstance(each, (Partial, Replicate)) and not is_extreme(each) for each in lying)
 
 
 def _parts_pairs(run: Interpreter, gathered: Interpreter) -> bool:
