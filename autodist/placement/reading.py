@@ -43,6 +43,8 @@ PACKING = ("pack_padded_sequence", "pack_sequence")
 """Names of what lays the words of all samples behind each other."""
 
 
+IN_PLACE = "builtins.list."
+"""Begins the names of methods that put the elements of a list into other places."""
 REST = "what is left in it goes by the order of all samples, and each rank takes some of its own out"
 BY_OTHERS = "what it holds of a sample goes by the others of the batch"
 MEASURING = frozenset("fill random arange view expand repeat unflatten per_sample index".split())
@@ -107,7 +109,9 @@ class Reading:
             several = [self._found.value(value), *(self._operand(Value(things=frozenset([t]))) for t in value.things)]
             if len(alike := {each for each in several if each is not None}) == 1:
                 return alike.pop()  # lists with one for each sample, of what ranks have and of what they are given
-        if (lost := self._lost_in_list(value, found)) is not None:
+        lost = self._lost_in_list(value, found)
+        order = lost.operation if is_moved(lost) and lost.operation.startswith(IN_PLACE) else ""
+        if lost is not None and not order:
             return lost
         if value.things and not value.operations and any(map(self._is_lost, self._tests_of(value))):
             return PerRank("list", BY_OTHERS)
@@ -116,7 +120,7 @@ class Reading:
         picked = self._picked(value) if value.things and not value.operations else ""
         listed = isinstance(found, Each) and value.things and not value.operations
         if picked and found is None or listed and self._has_each(value):
-            return Shard(self._samples_deep(value), rows=self._rows_in(value))  # a list with one for each sample
+            return Shard(self._samples_deep(value), order=order, rows=self._rows_in(value))  # one for each sample
         if found == Replicate() and value.things and not value.operations and self._is_filled_by_each(value):
             return Shard(0)  # of what each of them is given, `[torch.randperm(9) for _ in x]`
         return found

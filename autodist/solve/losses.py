@@ -161,7 +161,7 @@ class Losses:
         if is_extreme(lying):
             return OF_ONE
         own = isinstance(lying, PerRank) and lying.operation.rpartition(".")[2] == operation.name.rpartition(".")[2]
-        own |= isinstance(lying, PerRank) and lying.reason in (ORDERED, REST)  # of what is in a list
+        own |= isinstance(lying, PerRank) and lying.reason == REST  # of what is in a list
         return lying.reason if own and isinstance(lying, PerRank) else ""
 
     def _is_unknown(self, operation: Operation) -> bool:
