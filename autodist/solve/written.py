@@ -15,8 +15,8 @@ from autodist.trace.things import Heap, Mapping, Sequence
 
 def code_of(operation: Operation) -> str:
     """How an operation is written, or else what it is called."""
-    written = isinstance(operation.node, (ast.expr, ast.AugAssign))
-    return shortened(operation.source.code(operation.node)) if written else operation.name
+    node = operation.node
+    return shortened(operation.source.code(node)) if isinstance(node, (ast.expr, ast.AugAssign)) else operation.name
 
 
 def contents(thing: object) -> Iterator[Value]:

@@ -11,7 +11,8 @@ from test_programs import HEAD, lies
 from autodist.placement import Each, Partial, PerRank, Placement, Shard
 from autodist.placement.along import BY_PLACE
 from autodist.placement.by_number import PAIRED
-from autodist.placement.reading import ORDERED, REST
+from autodist.placement.reading import REST
+from autodist.placement.transfer import ORDERED
 from autodist.verify.launch import Zygote
 
 SCRIPT = """\
