@@ -23,7 +23,7 @@ from autodist.solve.gathering import Gathered, Gathering, counts_samples, is_los
 from autodist.solve.losses import GROUPING, MEAN, Losses
 from autodist.solve.search import Cut
 from autodist.solve.steps import given
-from autodist.solve.weights import Divisor, Weights
+from autodist.solve.weights import Divisor, Weights, unpacked
 from autodist.solve.written import covers, parts_of, read_by
 from autodist.source import Source, last_name, walk
 
@@ -252,7 +252,7 @@ class Gradients:
         if any(each.region.without_gradients for each in means) or self._learnt.isdisjoint(means):
             return None  # of numbers that no gradient flows through each is made that of all ranks
         divisor = Weights(self._program, self._losses.placements, self._learnt).of(node, means)
-        return Weighed(means[0].source, node, divisor) if divisor is not None else None
+        return Weighed(means[0].source, unpacked(node, means[0]), divisor) if divisor is not None else None
 
     def _come_alike(self, operation: Operation) -> bool:
         """Whether all ranks come to an operation alike: not rank 0 alone, by a test of their own samples, or once for
