@@ -27,7 +27,7 @@ from autodist.analyze.measured import relied_on, unread, with_measured
 from autodist.analyze.modules import uncovered
 from autodist.analyze.picked import steps_on_parts
 from autodist.analyze.reductions import losses, placed, reduced, shared, terms
-from autodist.analyze.refusals import in_batch_negatives, meeting, refusals_of, unfinished, unshared_output
+from autodist.analyze.refusals import in_batch_negatives, meeting, meeting_of, refusals_of, unfinished, unshared_output
 from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Evaluation, Strategy
 from autodist.files.naming import rank_zero_statements
@@ -167,9 +167,13 @@ def _first_pair(run: Interpreter) -> Event | None:
 
 
 def _adds_up(event: Event, run: Interpreter) -> bool:
-    """Whether a loss is a sum or mean over the ranks, or made that of all of them: `(x.t() @ x).mean()`"""
-    made = (each for each in steps_of(run.runs.program).backward if each.node is event.node)
-    lying = [run.placements.joint(held(joined(each.inputs[:1]))) for each in made]
+    """Whether a loss is a sum or mean over the ranks, or made that of all of them, and so is what would let samples
+    meet: `(x.t() @ x).mean()`"""
+    backward = (each for each in steps_of(run.runs.program).backward if each.node is event.node)
+    met = meeting_of(event, run)
+    products = run.runs.program.made_at.get(met.node, ()) if met is not None else ()
+    lying = [run.placements.joint(held(joined(each.inputs[:1]))) for each in backward] if products else []
+    lying += [run.placements.of.get(each) for each in products]
     return bool(lying) and all(isinstance(each, (Partial, Replicate)) and not is_extreme(each) for each in lying)
 
 

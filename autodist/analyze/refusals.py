@@ -41,7 +41,7 @@ LAYING_OUT = frozenset("rearrange reshape view permute transpose movedim unflatt
 
 def in_batch_negatives(event: Event, run: Interpreter) -> Concern:
     """A loss over all pairs of a batch, or a model in which samples meet each other."""
-    met = _meeting(event, run)
+    met = meeting_of(event, run)
     if met is None:
         message = (
             "cannot tell how this loss depends on the samples of a batch, of which a rank has only its own share: "
@@ -72,7 +72,7 @@ def meeting(source: Source, node: ast.expr, along: bool = False) -> Concern:
     return Concern("AD906", source, node, message, Severity.REFUSAL)
 
 
-def _meeting(loss: Event, run: Interpreter) -> Event | None:
+def meeting_of(loss: Event, run: Interpreter) -> Event | None:
     """Where the samples that a loss is computed from begin to meet each other."""
     found = [event for event in run.of("paired") if event.grad and event.order < loss.order]
     made = {*walk(loss.node), *(roots(loss.node, run, set()) if isinstance(loss.node, ast.expr) else ())}

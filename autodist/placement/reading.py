@@ -46,6 +46,10 @@ PACKING = ("pack_padded_sequence", "pack_sequence")
 IN_PLACE = "builtins.list."
 """Begins the names of methods that put the elements of a list into other places."""
 REST = "what is left in it goes by the order of all samples, and each rank takes some of its own out"
+MORE = "it holds something beside what is computed of each sample, which every rank counts anew"
+PUTTING = ("append", "appendleft", "insert", "add")
+LOADING = ("read", "collate", "worker")
+"""Kinds of regions that make batches of samples."""
 BY_OTHERS = "what it holds of a sample goes by the others of the batch"
 MEASURING = frozenset("fill random arange view expand repeat unflatten per_sample index".split())
 """Classes of operations that take numbers for sizes and places."""
@@ -166,6 +170,8 @@ class Reading:
             return None if self._is_of_one_sample(value) else PerRank(ordered[0], REST)
         if ordered:
             return PerRank(ordered[0], ORDERED)
+        if isinstance(found, Each) and value.things and not value.operations and self._holds_more(value):
+            return PerRank("list", MORE)
         places = {op for keys in arguments.places(value) for op in keys.operations}
         if not any(isinstance(self._found.of.get(each), (Each, Shard, PerRank)) for each in places):
             return None
@@ -175,6 +181,29 @@ class Reading:
         if all(each in self._found.of for each in inside) and not self._adds_up(inside):
             return PerRank("setitem", "each rank puts what it has into a list of all")
         return None
+
+    def _holds_more(self, value: Value) -> bool:
+        """Whether a list that is given one for each of a rank's samples is given something else beside these, once:
+        `rows = [penalty]; for row in out: rows.append(row.sum())`"""
+        lists = [each for each in value.things if isinstance(each, Sequence)]
+        filled = [each for each in lists if any(map(self._comes_to_each, self._filled_in(each)))]
+        if not filled or self._is_of_one_sample(value):
+            return False
+        for each in filled:
+            loading = any(region.kind in LOADING for guard in each.guards for region in guard.around())
+            begun = each.node.elts if isinstance(each.node, ast.List) else []
+            beside = [node for node, region in each.stores.items() if self._puts_once(node, region)]
+            if not loading and (beside or not all(arguments.is_zero(self._program.at(part)) for part in begun)):
+                return True
+        return False
+
+    def _puts_once(self, node: ast.AST, region: Region) -> bool:
+        """Whether one element is put into a list, in no loop over samples."""
+        single = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PUTTING
+        around = region.everywhere
+        return single and not any(
+            each.kind in LOADING or each.kind == "loop" and self._comes_to_each(each) for each in around
+        )
 
     @staticmethod
     def _orders_of(value: Value) -> list[str]:
@@ -419,7 +448,7 @@ class Reading:
         sizes = self._found.size(operation.inputs[0])
         axis = call.axis if isinstance(call.axis, int) else 0
         lost = self._lost_in_list(operation.inputs[0], self._found.joint(held(operation.inputs[0])))
-        if lost is not None and lost.reason in (ORDERED, REST) and not is_moved(lost):
+        if lost is not None and lost.reason in (ORDERED, REST, MORE) and not is_moved(lost):
             return lost, None
         order = lost.operation if is_moved(lost) else ""
         if known.cls == "stack":

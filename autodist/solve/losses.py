@@ -24,7 +24,7 @@ from autodist.placement.measures import MAY_GROUP, MAY_LACK_AXIS
 from autodist.placement.opaque import NODES, NOT_KNOWN, OWN
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
-from autodist.placement.reading import BY_OTHERS, REST
+from autodist.placement.reading import BY_OTHERS, MORE, REST
 from autodist.placement.samples import COUNTING, NORMALISED, OF_TIME
 from autodist.placement.sizes import AGAIN, OF_ALL_NUMBERS
 from autodist.placement.transfer import OF_OTHERS, ORDERED
@@ -53,7 +53,7 @@ GROUPING = UNSURE | {GROUPED, OF_WHOLE}
 BY_ROUND = frozenset([AGAIN, DECIDED, CARRIED, DECIDED_BEFORE, LAST])
 """Why it matters in which round a loop over samples comes to each."""
 CERTAIN = MEETING | UNSURE | BY_ROUND | {OF_TIME, OF_WHOLE, BY_NUMBER, AS_MANY, NO_SUM, OF_ALL_NUMBERS, BESIDE_GATHERED}
-CERTAIN |= {NORMALISED, REPLACED, PLACES_LEFT_OUT, BY_OTHERS, ORDERED, REST, OF_ONE}
+CERTAIN |= {NORMALISED, REPLACED, PLACES_LEFT_OUT, BY_OTHERS, ORDERED, REST, MORE, OF_ONE}
 """Why losses get lost that is sure to make them others, or so near to it that it has to be said."""
 OF_PARTS = frozenset([NONLINEAR, MIXED, ADDED, OWN_NUMBER, PRODUCT, OF_PART])
 """Why what is computed of sums and means over a rank's samples says nothing of those of all ranks."""
@@ -161,7 +161,7 @@ class Losses:
         if is_extreme(lying):
             return OF_ONE
         own = isinstance(lying, PerRank) and lying.operation.rpartition(".")[2] == operation.name.rpartition(".")[2]
-        own |= isinstance(lying, PerRank) and lying.reason == REST  # of what is in a list
+        own |= isinstance(lying, PerRank) and lying.reason in (REST, MORE)  # of what is in a list
         return lying.reason if own and isinstance(lying, PerRank) else ""
 
     def _is_unknown(self, operation: Operation) -> bool:

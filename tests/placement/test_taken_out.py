@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import indent
 
 import conftest
 import pytest
@@ -11,7 +12,7 @@ from test_programs import HEAD, lies
 from autodist.placement import Each, Partial, PerRank, Placement, Shard
 from autodist.placement.along import BY_PLACE
 from autodist.placement.by_number import PAIRED
-from autodist.placement.reading import REST
+from autodist.placement.reading import MORE, REST
 from autodist.placement.transfer import ORDERED
 from autodist.verify.launch import Zygote
 
@@ -133,3 +134,20 @@ def test_all_that_are_taken_out_one_by_one(tmp_path: Path, zygote: Zygote | None
     before = script(step)
     assert "AD602" not in conftest.converted(tmp_path, before)[1]
     assert conftest.differences(tmp_path, zygote, before) is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("rows = [net.weight.sum()]\nfor row in out:\n    rows.append(row.sum())", MORE),
+        ("rows = [row.sum() for row in out]\nrows.append(net.weight.sum())", MORE),
+        ("rows = [row.sum() for row in out]\nrows.insert(0, rows[0])", MORE),
+        ("rows = [0.0]\nfor row in out:\n    rows.append(row.sum())", ""),
+        ("rows = []\nfor row in out:\n    rows.append(row.sum())", ""),
+        ("rows = []\nfor i in range(len(out)):\n    rows.append(out[i].sum())", ""),
+        ("rows = [out.sum(), net.weight.sum()]\nrows.append(out.mean())", ""),
+    ],
+)
+def test_lists_that_hold_something_beside_one_for_each_sample(lines: str, expected: str) -> None:
+    text = HEAD + indent(lines + "\nresult = sum(rows)", "    ")
+    assert (reason(lies(text)) == MORE) is bool(expected)
