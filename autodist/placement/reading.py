@@ -31,7 +31,7 @@ from autodist.placement.shapes import Sizes
 from autodist.placement.transfer import ORDERED
 from autodist.placement.whole_numbers import WholeNumbers
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
-from autodist.trace.taking import MOVING, TAKING
+from autodist.trace.taking import LOADING, MOVING, TAKING
 from autodist.trace.things import External, Mapping, Sequence, Stream, is_of_loader
 
 SOURCES = (BATCH, FIELDS)
@@ -48,8 +48,6 @@ IN_PLACE = "builtins.list."
 REST = "what is left in it goes by the order of all samples, and each rank takes some of its own out"
 MORE = "it holds something beside what is computed of each sample, which every rank counts anew"
 PUTTING = ("append", "appendleft", "insert", "add")
-LOADING = ("read", "collate", "worker")
-"""Kinds of regions that make batches of samples."""
 BY_OTHERS = "what it holds of a sample goes by the others of the batch"
 MEASURING = frozenset("fill random arange view expand repeat unflatten per_sample index".split())
 """Classes of operations that take numbers for sizes and places."""

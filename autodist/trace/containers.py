@@ -499,7 +499,7 @@ class Containers(Names):
 
     def take_out(self, owner: Sequence, name: str) -> None:
         """Have a list hold less, or its elements in other places."""
-        change_rest(owner, name, self.guards)
+        change_rest(owner, name, self.guards, self.region)
         owner.version += owner.parts is not None
         owner.forget_places()
 

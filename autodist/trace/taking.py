@@ -10,6 +10,8 @@ from autodist.source import walk
 from autodist.trace.names import thing
 from autodist.trace.things import External, Guards, Sequence
 
+LOADING = ("read", "collate", "worker")
+"""Kinds of regions that make batches of samples."""
 TAKING = frozenset("pop popleft remove discard delitem".split())
 """What takes an element out of a list."""
 MOVING = frozenset("sort sorted reverse reversed rotate shuffle".split())
@@ -22,10 +24,12 @@ def is_listed(operation: Operation) -> bool:
     return {"builtins.list"} <= {each.name for each in above} <= {"builtins.list", "getitem"}
 
 
-def change_rest(owner: Sequence, name: str, guards: Guards) -> None:
-    """Note that the order of all elements tells what is left in a list, or what is where in it."""
+def change_rest(owner: Sequence, name: str, guards: Guards, region: Region) -> None:
+    """Note that the order of all elements tells what is left in a list, or what is where in it. In whichever order a
+    loader puts samples together, all of a batch comes from them."""
     around = guards[len(owner.guards) :]
-    if name in MOVING or name in TAKING and not any(_goes_through(each, owner) for each in around):
+    moves = name in MOVING and not any(each.kind in LOADING for each in region.around())
+    if moves or name in TAKING and not any(_goes_through(each, owner) for each in around):
         owner.pick(thing(External(f"builtins.list.{name}")))
 
 
