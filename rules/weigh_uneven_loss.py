@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.edits import WrapExpr
+from autodist.edits import Edit, InsertAfter, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 from autodist.source import counted_of
@@ -113,10 +113,14 @@ def weigh_uneven_loss(script: TrainingScript, context: Context) -> Iterator[Find
         d, imports = dist(context, loss.source)
         torch, torch_import = imported(context, loss.source, "torch")
         node = loss.node
+        wrap: Edit
         if isinstance(node, ast.BinOp) and (
             counted_of(node.right) or not script.values.get(node.right, NOTHING).models
         ):
             code, wrap = MEAN_COUNT, WrapExpr(node.right, "mean_count({})")
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):  # `loss, logits = model(x, labels=x)[:2]`
+            weighed = f"{node.id} = weigh_by_count({node.id}, {loss.count.replace('{torch}', torch)})"
+            code, wrap = WEIGH, InsertAfter(loss.source.statement(node), weighed)
         else:
             code, wrap = WEIGH, WrapExpr(node, f"weigh_by_count({{}}, {loss.count.replace('{torch}', torch)})")
         helper = defined(script, loss.source, code.replace("{d}", d).replace("{torch}", torch))

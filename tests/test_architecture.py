@@ -151,6 +151,7 @@ TRACE = """
     statements
     expressions
     containers
+    taking
     names
     machine | folding
     settings

@@ -26,6 +26,7 @@ from autodist.solve.alone import Alone
 from autodist.solve.gathering import Gathered
 from autodist.solve.gradients import Gradients
 from autodist.solve.losses import ALONG, OF_PARTS, UNSURE, Losses
+from autodist.solve.written import code_of
 from autodist.source import last_name, shortened
 from autodist.values import NOTHING, Amplified, Class, Draw, External, Object, Value
 
@@ -138,7 +139,7 @@ def loss_concerns(run: Interpreter, losses: Losses) -> Iterator[Concern]:
             operation, reason = found
             if reason in (OF_SIZES, WRITTEN) or run.plan.draws and reason not in ALONG:
                 continue  # of shapes of which it is not told how many axes they have
-            code = _code(operation)
+            code = code_of(operation)
             message = (
                 "cannot tell that this loss is a sum or mean over the samples of the batch, so that gradients that are "
                 f"averaged over the ranks are those of one process: {code}: {reason}"
@@ -152,8 +153,7 @@ def _lost(run: Interpreter, losses: Losses) -> Iterator[Concern]:
     if is_distributed(run):  # which joins sums and scales means as it sees fit
         lost = [(each, reason) for each, reason in lost if reason not in OF_PARTS]
     for operation, reason in lost[:1]:
-        node = operation.node
-        code = shortened(operation.source.code(node)) if isinstance(node, (ast.expr, ast.AugAssign)) else ""
+        code = code_of(operation)
         so = ": if so," if reason in UNSURE else ", so that"
         message = f"{code}: {reason}{so} results differ from those of one process"
         yield Concern("AD602", operation.source, operation.node, message, Severity.WARNING)
@@ -176,14 +176,14 @@ def _lost(run: Interpreter, losses: Losses) -> Iterator[Concern]:
         )
         yield Concern("AD602", operation.source, test, message, Severity.WARNING)
     for operation in [*losses.empty_at()][:1]:
-        code = _code(operation)
+        code = code_of(operation)
         message = (
             f"{code} adds up those samples that a condition leaves: a rank that has none of them has a loss without "
             "gradients, and stops in its backward pass; begin the sum with something that has some, 0 * out.sum()"
         )
         yield Concern("AD602", operation.source, operation.node, message, Severity.WARNING)
     for operation in [*losses.numbers_at(run.plan.joined)][:1]:
-        code = _code(operation)
+        code = code_of(operation)
         message = (
             f"{code} adds up those samples that a condition leaves: a rank that has none of them has nothing with "
             "gradients to add to those of the other ranks, and training stops there; begin the sum with something of "
@@ -191,11 +191,6 @@ def _lost(run: Interpreter, losses: Losses) -> Iterator[Concern]:
         )
         yield Concern("AD602", operation.source, operation.node, message, Severity.WARNING)
     yield from padding.concerns(run, losses)
-
-
-def _code(operation: Operation) -> str:
-    """How an operation is written, or else what it is called."""
-    return shortened(ast.unparse(operation.node)) if isinstance(operation.node, ast.expr) else operation.name
 
 
 def _doubtful(run: Interpreter) -> list[Event]:

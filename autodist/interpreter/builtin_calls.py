@@ -253,7 +253,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short in ("collections.deque", "deque"):
             items = self._remember(node, lambda: Items(node, [], NOTHING))
             items.element = items.element | self._element(first, node)
-            return of(items)
+            return Value(frozenset([items]), first.spread, first.origins) if first.spread.is_local else of(items)
         if short in ("dict", "collections.OrderedDict", "collections.defaultdict", "collections.Counter"):
             table = self._remember(node, lambda: Table(node, {}, NOTHING))
             if short.endswith("Counter") and node.args and self._holds_samples(first):

@@ -11,6 +11,7 @@ from autodist.placement.by_number import AS_MANY
 from autodist.placement.call import OTHER_SIZE, Call
 from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.measures import Measures
+from autodist.placement.reading import is_moved
 from autodist.placement.shapes import Sizes
 from autodist.placement.subscripts import subscript
 from autodist.program import VIEWS, Operation, Value, held
@@ -109,7 +110,8 @@ class InPlace(Measures):
         loops = (each for each in operation.region.loops if not isinstance(each.node, ast.While))
         over = [each.subject for each in loops if each.subject.things]
         lost = [self._lost_in_list(each, self._found.joint(held(each))) for each in over]
-        if found := [each for each in lost if each is not None]:
+        apart = any(isinstance(each.placement, Each) for each in call.operands)
+        if found := [each for each in lost if each is not None and not (apart and is_moved(each))]:
             return found[0]  # in other rounds on each rank
         overs = {each.placement.over for each in call.operands if isinstance(each.placement, Each)}
         if overs - {""}:

@@ -25,6 +25,8 @@ ADDING = frozenset(["add", "same", "scatter"])
 """Classes of operations by which loops add up: in which order they come to the samples makes no difference."""
 KEEPING = frozenset("max min maximum minimum fmax fmin getitem setitem".split())
 """The names of those that keep the largest or smallest of all rounds, and of what reads and puts back what is added."""
+TAKEN = ("iterate", "builtins.list.pop")
+"""The names of what takes one element after the other out of lists."""
 LENGTHS = ("builtins.max", "builtins.min")
 """The names of what mostly keeps lengths, to which samples are filled up."""
 TESTS = frozenset(f"operator.{each}" for each in ("is_", "is_not", "eq", "ne", "not_"))
@@ -152,7 +154,17 @@ class Loops(Reading):
         """Whether one sample of a rank meets each of its others, which a loop within the loop over them has come to."""
         lying = [self._loops_over_samples(each) for each in given if isinstance(self._operand(each), Each)]
         pairs = [(one, other) for at, one in enumerate(lying) for other in lying[at + 1 :] if not one & other]
-        return any(a in b.around() or b in a.around() for one, other in pairs for a in one for b in other)
+        if any(a in b.around() or b in a.around() for one, other in pairs for a in one for b in other):
+            return True
+        taken = [self._taken_at(each) for each in given if isinstance(self._operand(each), Each)]
+        both = ((a, b) for at, one in enumerate(taken) for other in taken[at + 1 :] for a in one for b in other)
+        return any(a.node is not b.node and a.inputs == b.inputs and a.region is b.region for a, b in both)
+
+    @staticmethod
+    def _taken_at(value: Value) -> set[Operation]:
+        """Where a round takes samples out of lists, from which a value is computed: `rows.pop()`"""
+        above = closure(value.operations, lambda op: () if op.name in TAKEN else op.given)
+        return {each for each in above if each.name in TAKEN and isinstance(each.node, ast.Call)}
 
     def _loops_over_samples(self, value: Value) -> set[Region]:
         """The loops that have taken the samples from which a value is computed."""

@@ -128,7 +128,7 @@ class Opaque(InPlace):
             lying = self._operand(of)
             nodes = isinstance(lying, Shard) and self._is_of_nodes(of, operation)
             return replace(lying, rows=NODES) if nodes and isinstance(lying, Shard) else lying
-        if of.operations and all(map(_takes_first, of.operations)):  # `model(x, labels=x)[:2]`
+        if of.operations and all(map(takes_first, of.operations)):  # `model(x, labels=x)[:2]`
             of = joined(each.inputs[0] for each in of.operations)
         models = [each for each in of.operations if self._is_model(each) and self._table.find(each.name) is None]
         if not models or len(models) < len(of.operations):
@@ -200,7 +200,7 @@ def leaves_labels_out(source: Source) -> bool:
     return told or any(ast.unparse(each) == "-100" for each in negative)
 
 
-def _takes_first(operation: Operation) -> bool:
+def takes_first(operation: Operation) -> bool:
     """Whether it takes the first ones of several outputs."""
     cut = operation.inputs[1].operation if operation.name == "getitem" else None
     begins = cut.inputs[0] if cut is not None and cut.name == "builtins.slice" else None

@@ -38,7 +38,7 @@ from autodist.placement.measures import MAY_LACK_AXIS, begins_behind
 from autodist.placement.opaque import WRAPPED, Opaque
 from autodist.placement.placements import Placements, joint
 from autodist.placement.plan import Plan, Sharded
-from autodist.placement.reading import SOURCES, is_list, shaped
+from autodist.placement.reading import SOURCES, is_list, is_moved, shaped
 from autodist.placement.shapes import Sizes, result_sizes
 from autodist.placement.sizes import AGAIN
 from autodist.placement.subscripts import subscript
@@ -570,6 +570,9 @@ class Propagation(Opaque):
                 continue
             if known.cls == "add" and self._is_only_begun(value):
                 continue
+            in_any_order = known.cls == "length" or known.cls == "reduction" and known.kind != "none"
+            if in_any_order and value.things and is_moved(placement):
+                placement = Shard(0, rows=self._rows_in(value))
             size = self._found.size(value)
             summed = arguments.listed(operation, known) and not self._has_each(value)
             listed = known.cls in ("stack", "concatenate") or summed

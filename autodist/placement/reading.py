@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TypeGuard
 
 from autodist import operations
 from autodist.catalog import Catalog
@@ -28,8 +29,10 @@ from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
 from autodist.placement.products import PAIRED
 from autodist.placement.shapes import Sizes
+from autodist.placement.transfer import ORDERED
 from autodist.placement.whole_numbers import WholeNumbers
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held
+from autodist.trace.taking import LOADING, MOVING, TAKING
 from autodist.trace.things import External, Mapping, Sequence, Stream, is_of_loader
 
 SOURCES = (BATCH, FIELDS)
@@ -41,7 +44,11 @@ PACKING = ("pack_padded_sequence", "pack_sequence")
 """Names of what lays the words of all samples behind each other."""
 
 
-ORDERED = "what is where in it, all samples together tell"
+IN_PLACE = "builtins.list."
+"""Begins the names of methods that put the elements of a list into other places."""
+REST = "what is left in it goes by the order of all samples, and each rank takes some of its own out"
+MORE = "it holds something beside what is computed of each sample, which every rank counts anew"
+PUTTING = ("append", "appendleft", "insert", "add")
 BY_OTHERS = "what it holds of a sample goes by the others of the batch"
 MEASURING = frozenset("fill random arange view expand repeat unflatten per_sample index".split())
 """Classes of operations that take numbers for sizes and places."""
@@ -55,6 +62,12 @@ def is_list(value: Value) -> bool:
         and not value.constants
         and (bool(value.operations) or any(isinstance(each, Sequence) for each in value.things))
     )
+
+
+def is_moved(placement: Placement | None) -> TypeGuard[PerRank]:
+    """Whether it is a list that holds all it was given, in an order of its own."""
+    ordered = isinstance(placement, PerRank) and placement.reason == ORDERED
+    return ordered and isinstance(placement, PerRank) and placement.operation.rpartition(".")[2] in MOVING
 
 
 def _is_arithmetic(operation: Operation) -> bool:
@@ -99,15 +112,18 @@ class Reading:
             several = [self._found.value(value), *(self._operand(Value(things=frozenset([t]))) for t in value.things)]
             if len(alike := {each for each in several if each is not None}) == 1:
                 return alike.pop()  # lists with one for each sample, of what ranks have and of what they are given
-        if (lost := self._lost_in_list(value, found)) is not None:
+        lost = self._lost_in_list(value, found)
+        order = lost.operation if is_moved(lost) and lost.operation.startswith(IN_PLACE) else ""
+        if lost is not None and not order:
             return lost
         if value.things and not value.operations and any(map(self._is_lost, self._tests_of(value))):
             return PerRank("list", BY_OTHERS)
         if any(getattr(each, "kind", "") == "set" for each in value.things) and isinstance(found, (Each, Shard)):
             return PerRank("builtins.set", "which of its elements are alike, all samples together tell")
         picked = self._picked(value) if value.things and not value.operations else ""
-        if picked and found is None or isinstance(found, Each) and value.things and not value.operations:
-            return Shard(self._samples_deep(value), rows=self._rows_in(value))  # a list with one for each sample
+        listed = isinstance(found, Each) and value.things and not value.operations
+        if picked and found is None or listed and self._has_each(value):
+            return Shard(self._samples_deep(value), order=order, rows=self._rows_in(value))  # one for each sample
         if found == Replicate() and value.things and not value.operations and self._is_filled_by_each(value):
             return Shard(0)  # of what each of them is given, `[torch.randperm(9) for _ in x]`
         return found
@@ -148,10 +164,13 @@ class Reading:
 
     def _lost_in_list(self, value: Value, found: Placement | None) -> PerRank | None:
         """Why a list says nothing of that of all samples, if it does not."""
-        tests = [each for thing in value.things for each in getattr(thing, "picked", Value()).things]
-        ordered = [each.name for each in tests if isinstance(each, External)]
-        if ordered and isinstance(found, Each):
-            return PerRank(min(ordered), ORDERED)
+        ordered = self._orders_of(value) if isinstance(found, Each) else []
+        if ordered and ordered[0].rpartition(".")[2] in TAKING:
+            return None if self._is_of_one_sample(value) else PerRank(ordered[0], REST)
+        if ordered:
+            return PerRank(ordered[0], ORDERED)
+        if isinstance(found, Each) and value.things and not value.operations and self._holds_more(value):
+            return PerRank("list", MORE)
         places = {op for keys in arguments.places(value) for op in keys.operations}
         if not any(isinstance(self._found.of.get(each), (Each, Shard, PerRank)) for each in places):
             return None
@@ -161,6 +180,36 @@ class Reading:
         if all(each in self._found.of for each in inside) and not self._adds_up(inside):
             return PerRank("setitem", "each rank puts what it has into a list of all")
         return None
+
+    def _holds_more(self, value: Value) -> bool:
+        """Whether a list that is given one for each of a rank's samples is given something else beside these, once:
+        `rows = [penalty]; for row in out: rows.append(row.sum())`"""
+        lists = [each for each in value.things if isinstance(each, Sequence)]
+        filled = [each for each in lists if any(map(self._comes_to_each, self._filled_in(each)))]
+        if not filled or self._is_of_one_sample(value):
+            return False
+        for each in filled:
+            loading = any(region.kind in LOADING for guard in each.guards for region in guard.around())
+            begun = each.node.elts if isinstance(each.node, ast.List) else []
+            beside = [node for node, region in each.stores.items() if self._puts_once(node, region)]
+            if not loading and (beside or not all(arguments.is_zero(self._program.at(part)) for part in begun)):
+                return True
+        return False
+
+    def _puts_once(self, node: ast.AST, region: Region) -> bool:
+        """Whether one element is put into a list, in no loop over samples."""
+        single = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PUTTING
+        around = region.everywhere
+        return single and not any(
+            each.kind in LOADING or each.kind == "loop" and self._comes_to_each(each) for each in around
+        )
+
+    @staticmethod
+    def _orders_of(value: Value) -> list[str]:
+        """What has taken some elements out of a list, or put them into other places."""
+        told = (each for thing in value.things for each in getattr(thing, "picked", Value()).things)
+        names = {each.name for each in told if isinstance(each, External)}
+        return sorted(names, key=lambda name: (name.rpartition(".")[2] in MOVING, name))
 
     def _adds_up(self, inside: Iterable[Operation]) -> bool:
         """Whether what ranks have apart in a list is added up from round to round."""
@@ -397,14 +446,18 @@ class Reading:
         """A list with an entry for each of a rank's samples as one tensor: `torch.stack(found)`, `torch.cat(found)`"""
         sizes = self._found.size(operation.inputs[0])
         axis = call.axis if isinstance(call.axis, int) else 0
+        lost = self._lost_in_list(operation.inputs[0], self._found.joint(held(operation.inputs[0])))
+        if lost is not None and lost.reason in (ORDERED, REST, MORE) and not is_moved(lost):
+            return lost, None
+        order = lost.operation if is_moved(lost) else ""
         if known.cls == "stack":
-            stacked = Shard(axis, rows=self._rows_in(operation.inputs[0]))
+            stacked = Shard(axis, rows=self._rows_in(operation.inputs[0]), order=order)
             return stacked, (*sizes[1 : axis + 1], None, *sizes[axis + 1 :]) if sizes else None
         of = ",".join(sorted(f"%{each.number}" for each in held(operation.inputs[0])))
         each = sizes[axis + 1] if sizes is not None and len(sizes) > axis + 1 else None
         alike = each not in (None, OTHER_SIZE) or all(map(self._is_row, held(operation.inputs[0])))
         rows = self._rows_in(operation.inputs[0]) if alike else f"pieces of {of}"
-        laid = Shard(axis, rows=rows, in_parts=alike and each != 1)
+        laid = Shard(axis, rows=rows, order=order, in_parts=alike and each != 1)
         return laid, (*sizes[1 : axis + 1], None, *sizes[axis + 2 :]) if sizes else None
 
     def _is_row(self, operation: Operation) -> bool:
@@ -433,12 +486,17 @@ class Reading:
         inside = self._found.joint(held(value))
         if inside == Replicate() and value.things and not value.operations:
             return self._is_filled_by_each(value)
-        if not isinstance(inside, Each):
+        if not isinstance(inside, Each) or not value.things:
             return False
         lists = [each for each in value.things if isinstance(each, Sequence)]
         filled = any(self._comes_to_each(loop) for each in lists for loop in self._filled_in(each))
+        return filled or not self._is_of_one_sample(value)
+
+    def _is_of_one_sample(self, value: Value) -> bool:
+        """Whether a list is made for each sample that a loop comes to: `parts` of `for row in out: parts = []`"""
+        lists = [each for each in value.things if isinstance(each, Sequence)]
         made = ([loop for guard in each.guards for loop in guard.around() if loop.kind == "loop"] for each in lists)
-        return filled or not lists or not all(any(map(self._comes_to_each, loops)) for loops in made)
+        return bool(lists) and all(any(map(self._comes_to_each, loops)) for loops in made)
 
     def _comes_to_each(self, loop: Region) -> bool:
         """Whether a loop goes over a rank's samples, also as a list of what a data set gives."""

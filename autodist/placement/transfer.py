@@ -124,7 +124,8 @@ def transfer(operation: Operation, call: Call) -> Placement:
     if operation.cls == "view" and (apart := layout.laid_apart(call)) is not None:
         return apart
     if len(orders) > 1:
-        return call.apart("operands have the samples in different orders")
+        by_all = any(order.startswith("builtins.") for order in orders)
+        return call.apart(ORDERED if by_all else "operands have the samples in different orders")
     if orders - {""}:
         call = replace(call, operands=tuple(_in_order(each) for each in call.operands))
     result = _result(operation, call)
@@ -142,6 +143,7 @@ def transfer(operation: Operation, call: Call) -> Placement:
     return piecewise(result) if pieces else result
 
 
+ORDERED = "what is where in it, all samples together tell"
 OF_OTHERS = "one sample meets what is computed of others"
 PAIRWISE = frozenset("same linear elementwise add multiply divide view".split())
 """Classes of operations that leave the samples where they are that have been combined with each other."""

@@ -374,6 +374,11 @@ def is_mean(placement: Placement | None) -> bool:
     return isinstance(placement, Partial) and placement.reduce == "mean" and not is_weighted(placement)
 
 
+def is_extreme(placement: Placement | None) -> bool:
+    """Whether it is the largest or the smallest of the ranks' values."""
+    return isinstance(placement, Partial) and placement.reduce in ("max", "min")
+
+
 def is_even(placement: Shard) -> bool:
     """Whether ranks have as many samples each, which can be laid between those of others."""
     return not placement.axis and placement.rows == ROWS

@@ -18,12 +18,12 @@ from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, 
 from autodist.solve.alone import Alone
 from autodist.solve.cuts import made_global
 from autodist.solve.demands import Demand
-from autodist.solve.facts import is_mean, is_sum, is_weighted
+from autodist.solve.facts import is_extreme, is_mean, is_sum, is_weighted
 from autodist.solve.gathering import Gathered, Gathering, counts_samples, is_lost
 from autodist.solve.losses import GROUPING, MEAN, Losses
 from autodist.solve.search import Cut
 from autodist.solve.steps import given
-from autodist.solve.weights import Divisor, Weights
+from autodist.solve.weights import Divisor, Weights, unpacked
 from autodist.solve.written import covers, parts_of, read_by
 from autodist.source import Source, last_name, walk
 
@@ -106,7 +106,8 @@ class Gradients:
         found: dict[Key, Mend] = {}
         plan = self._losses.plan
         for _ in range(ROUNDS):
-            lost = [each for each in ends if self._is_lost(each) or isinstance(self._lies(each), Shard)]
+            lying = [(each, self._lies(each)) for each in ends]
+            lost = [each for each, lies in lying if is_lost(lies) or is_extreme(lies) or isinstance(lies, Shard)]
             meeting = self._gathering.meeting() if gathers and not lost else []
             if not lost and not meeting:
                 return None if gathers and self._gathering.are_in_vain(found.values()) else found
@@ -251,7 +252,7 @@ class Gradients:
         if any(each.region.without_gradients for each in means) or self._learnt.isdisjoint(means):
             return None  # of numbers that no gradient flows through each is made that of all ranks
         divisor = Weights(self._program, self._losses.placements, self._learnt).of(node, means)
-        return Weighed(means[0].source, node, divisor) if divisor is not None else None
+        return Weighed(means[0].source, unpacked(node, means[0]), divisor) if divisor is not None else None
 
     def _come_alike(self, operation: Operation) -> bool:
         """Whether all ranks come to an operation alike: not rank 0 alone, by a test of their own samples, or once for

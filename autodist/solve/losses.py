@@ -24,12 +24,12 @@ from autodist.placement.measures import MAY_GROUP, MAY_LACK_AXIS
 from autodist.placement.opaque import NODES, NOT_KNOWN, OWN
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
-from autodist.placement.reading import BY_OTHERS, ORDERED
+from autodist.placement.reading import BY_OTHERS, MORE, REST
 from autodist.placement.samples import COUNTING, NORMALISED, OF_TIME
 from autodist.placement.sizes import AGAIN, OF_ALL_NUMBERS
-from autodist.placement.transfer import OF_OTHERS
+from autodist.placement.transfer import OF_OTHERS, ORDERED
 from autodist.program import EMPTY, SAMPLE, Operation, Program, Region, Value, closure, held, joined
-from autodist.solve.facts import is_number_of_samples, is_weighted
+from autodist.solve.facts import is_extreme, is_number_of_samples, is_weighted
 from autodist.solve.sizes import as_slice, first_key, first_slice
 from autodist.solve.steps import given, steps_of
 from autodist.solve.written import code_of
@@ -40,6 +40,7 @@ COUNTED = re.compile(r"([a-z ]*)%(\d+)")
 ROUNDS = 6
 """`recognition + divergence + penalty` adds one after the other."""
 BEHIND = "it is of the samples that a loop elsewhere has taken one by one"
+OF_ONE = "it is the largest or smallest of a rank's samples, and each rank has one of its own"
 MEETING = frozenset([PAIRED, products.PAIRED, OF_ALL, GROUPED])
 """Why losses get lost in which each sample of a batch meets the others."""
 DRAWING = ("random.", "numpy.random.", "torch.rand")
@@ -52,7 +53,7 @@ GROUPING = UNSURE | {GROUPED, OF_WHOLE}
 BY_ROUND = frozenset([AGAIN, DECIDED, CARRIED, DECIDED_BEFORE, LAST])
 """Why it matters in which round a loop over samples comes to each."""
 CERTAIN = MEETING | UNSURE | BY_ROUND | {OF_TIME, OF_WHOLE, BY_NUMBER, AS_MANY, NO_SUM, OF_ALL_NUMBERS, BESIDE_GATHERED}
-CERTAIN |= {NORMALISED, REPLACED, PLACES_LEFT_OUT, SO_MANY, BY_OTHERS, ORDERED}
+CERTAIN |= {NORMALISED, REPLACED, PLACES_LEFT_OUT, SO_MANY, BY_OTHERS, ORDERED, REST, MORE, OF_ONE}
 """Why losses get lost that is sure to make them others, or so near to it that it has to be said."""
 OF_PARTS = frozenset([NONLINEAR, MIXED, ADDED, OWN_NUMBER, PRODUCT, OF_PART])
 """Why what is computed of sums and means over a rank's samples says nothing of those of all ranks."""
@@ -129,8 +130,9 @@ class Losses:
         return all(is_taken_there(op) for op in taken if isinstance(of.get(op), Each))
 
     def _lost(self) -> set[Operation]:
-        """The losses that are different on each rank."""
-        return {each for each in self.ends if isinstance(self.placements.of.get(each), PerRank)}
+        """The losses that are different on each rank, and no mean over the ranks makes one."""
+        lying = ((each, self.placements.of.get(each)) for each in self.ends)
+        return {each for each, lies in lying if isinstance(lies, PerRank) or is_extreme(lies)}
 
     def _above(self, lost: Iterable[Operation]) -> list[Operation]:
         """What made losses different on each rank: of what lies in simple ways itself, of sizes, and of what it has
@@ -156,7 +158,10 @@ class Losses:
     def _reason_of(self, operation: Operation) -> str:
         """Why an operation makes what is different on each rank, if it is not given that."""
         lying = self.placements.of[operation]
+        if is_extreme(lying):
+            return OF_ONE
         own = isinstance(lying, PerRank) and lying.operation.rpartition(".")[2] == operation.name.rpartition(".")[2]
+        own |= isinstance(lying, PerRank) and lying.reason in (REST, MORE)  # of what is in a list
         return lying.reason if own and isinstance(lying, PerRank) else ""
 
     def _is_unknown(self, operation: Operation) -> bool:
@@ -202,7 +207,7 @@ class Losses:
         made = next((op for op in self._program.operations if op.number in joins), None)
         if made is None:
             return "over what each rank counts of its own"
-        code = code_of(made) or made.name
+        code = code_of(made)
         return f"over what {code} joins" if joins[made.number] else f"over the samples that {code} leaves"
 
     def counted_at(self) -> Iterator[tuple[Operation, ast.expr]]:
@@ -268,7 +273,7 @@ class Losses:
         for each in self._above(lost):
             lying, reason = self.placements.of[each], self._reason_of(each)
             if self.tells_all or not certain or self._is_sure(each, reason):
-                yield each, getattr(lying, "reason", "")
+                yield each, getattr(lying, "reason", reason)
             elif reason == AGAIN:  # `randperm(n)[:4]`
                 users = sorted(self._program.users[each], key=lambda op: op.number)
                 yield from ((user, SO_MANY) for user in users if self._reason_of(user) == SO_MANY)
@@ -304,7 +309,8 @@ class Losses:
                 users = (user for user in self._program.users[operation] if first_slice(user) is operation)
                 return any(isinstance(self.placements.value(user.inputs[0]), Shard) for user in users)
             if isinstance(operation.node, ast.Subscript):
-                told = not self._program.at(operation.node.value).things
+                listed = first_slice(operation) is not None and not operation.inputs[0].operations  # `[… for …][1:]`
+                told = listed or not self._program.at(operation.node.value).things
                 told = told and not any(op.name in SHAPES for value in operation.inputs[:1] for op in value.operations)
             else:
                 told = operation.name != "getitem" or first_slice(operation) is not None  # `out, loss = model(x, y)`

@@ -16,7 +16,7 @@ from typing import Any
 from autodist import operations
 from autodist.catalog import Catalog
 from autodist.operations import Table
-from autodist.placement.arguments import ZEROS
+from autodist.placement.arguments import SHAPES, ZEROS
 from autodist.placement.decided import side_by_side
 from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.placements import Placements
@@ -203,8 +203,15 @@ class _Found(Batches):
         wholes = frozenset(each for user, used in taken.items() if user.name not in NUMBERS for each in used)
         taken = {user: used for user, used in taken.items() if wholes.issuperset(used)}
         counted = (each for each in self.program.operations if each.name in NUMBERS and given(each) & wholes)
-        rows = keys(Value(frozenset([each])) for each in counted)
+        rows = keys(Value(frozenset([size])) for each in counted for size in self._sizes_along(axis, each))
         return self._sources(wholes, wholes=wholes, axis=axis, rows=rows, taken=taken)
+
+    def _sizes_along(self, axis: int, counted: Operation) -> list[Operation]:
+        """What reads how many numbers lie along an axis of the operand of `len(x)`, `x.size(0)` or `x.shape`."""
+        told = counted.argument("dim", 1)
+        if counted.name not in SHAPES or told is not None:
+            return [counted] if (told.constant if told is not None else 0) == axis else []
+        return [each for each in self.program.users[counted] if each.name == "getitem" and _tells(each, axis)]
 
     def _place(self, data: Operation, user: Operation) -> ast.AST:
         """Where data are read that an operation is given, itself or by the functions around it: a rank takes its share
@@ -229,6 +236,7 @@ class _Found(Batches):
     def _is_field(self, operation: Operation) -> bool:
         """Whether it reads an attribute of what was loaded ahead of the steps, which no tensor has: `graph.x`"""
         read = isinstance(operation.node, ast.Attribute) and operation.name.startswith("torch.Tensor.")
+        read = read and operation.name not in SHAPES
         return read and self.table.find(operation.name) is None and all(map(self.is_before, given(operation)))
 
     def _is_mask(self, operation: Operation) -> bool:
@@ -242,8 +250,8 @@ class _Found(Batches):
         """Whether it is a tensor that was made before the steps, and is not trained."""
         if not (operation.is_tensor or self._is_mask(operation)) or operation in self.gone_through:
             return False
-        if any(map(self._is_field, self.program.users[operation])):
-            return False  # `graph` of `graph.x`, an object that was loaded
+        if operation.name in SHAPES or any(map(self._is_field, self.program.users[operation])):
+            return False  # `x.shape`, and `graph` of `graph.x`, an object that was loaded
         if operation.name in ("numpy.where", "numpy.nonzero") and len(operation.inputs) == 1:
             return False  # a tuple
         before = self.is_before(operation) or self._is_mask(operation) or self._is_field(operation)
@@ -280,6 +288,11 @@ class _Found(Batches):
             return 0  # no samples lie along an axis that is not there
         lying = [placements.value(each.inputs[0]) for each in self.backward if each.inputs]
         return sum(isinstance(each, Partial) for each in lying)
+
+
+def _tells(item: Operation, axis: int) -> bool:
+    """Whether it takes one entry of a shape: `x.shape[0]`"""
+    return len(item.inputs) > 1 and item.inputs[1].constant == axis
 
 
 def _told_apart(these: set[Any], others: set[Any]) -> bool:

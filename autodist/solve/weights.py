@@ -15,7 +15,7 @@ from itertools import chain
 from autodist import operations
 from autodist.placement.arguments import is_set, option
 from autodist.placement.lattice import Partial, PerRank, Replicate, Shard, is_even_number
-from autodist.placement.opaque import OWN, leaves_labels_out
+from autodist.placement.opaque import OWN, leaves_labels_out, takes_first
 from autodist.placement.placements import Placements
 from autodist.placement.samples import COUNTING
 from autodist.program import Operation, Program
@@ -203,9 +203,12 @@ class Weights:
     def _of_model(self, node: ast.AST, source: Source, means: Sequence[Operation], weights: set[str]) -> Divisor | None:
         """`model(**batch).loss`, of labels some of which are left out."""
         divisor = LEFT_OUT.get(next(iter(weights)).removeprefix(OWN)) if len(weights) == 1 else None
-        if divisor is None or not isinstance(node, (ast.Attribute, ast.Subscript)):
+        reads = isinstance(node, (ast.Attribute, ast.Subscript)) or isinstance(source.parents.get(node), ast.Assign)
+        named = unpacked(node, means[0]) if isinstance(node, ast.expr) and reads else node
+        if divisor is None or not isinstance(named, (ast.Attribute, ast.Subscript, ast.Name)):
             return None
-        made = {each.node for mean in means for each in mean.inputs[0].operations}
+        given = {each for mean in means for each in mean.inputs[0].operations}
+        made = {each.node for op in given for each in (op.inputs[0].operations if takes_first(op) else [op])}
         call = made.pop() if len(made) == 1 else None
         sources = {each.source for each in self._program.operations}
         if not isinstance(call, ast.Call) or OWN + "pixels" in weights and any(map(_leaves_others_out, sources)):
@@ -283,6 +286,15 @@ class Weights:
         if each is None or last_name(call.func) in STACKING or not all(map(is_plain, parts)):
             return None
         return f"sum({each} for {source.code(over.target)} in {source.code(over.iter)})"
+
+
+def unpacked(node: ast.expr, mean: Operation) -> ast.expr:
+    """What is weighed: of names that a tuple is unpacked to, the one that stands for the mean."""
+    place = mean.inputs[1].constant if len(mean.inputs) > 1 else None
+    if not isinstance(node, (ast.Tuple, ast.List)) or type(place) is not int:
+        return node
+    named = [each for each in node.elts[place : place + 1] if isinstance(each, ast.Name)]
+    return named[0] if named else node
 
 
 def averaged(node: ast.expr) -> ast.expr | None:

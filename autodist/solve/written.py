@@ -14,8 +14,9 @@ from autodist.trace.things import Heap, Mapping, Sequence
 
 
 def code_of(operation: Operation) -> str:
-    """How an operation is written, nothing of one that is no expression."""
-    return shortened(operation.source.code(operation.node)) if isinstance(operation.node, ast.expr) else ""
+    """How an operation is written, or else what it is called."""
+    node = operation.node
+    return shortened(operation.source.code(node)) if isinstance(node, (ast.expr, ast.AugAssign)) else operation.name
 
 
 def contents(thing: object) -> Iterator[Value]:

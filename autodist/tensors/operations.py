@@ -117,7 +117,7 @@ FOLLOWED = (
     | IN_PLACE.keys()
     | frozenset(
         "Bernoulli Categorical FloatTensor Independent LongTensor Normal append apply asscalar astype checkpoint "
-        "entropy extend fake_quantize filter get getattr grad gru item_ items keys kl_divergence log_prob "
+        "deque entropy extend fake_quantize filter get getattr grad gru item_ items keys kl_divergence log_prob "
         "log_sigmoid lstm map masked_scatter new_tensor numpy_ pack pack_padded_sequence pad_packed_sequence "
         "pad_sequence quantize rearrange reduce resize resize_ rnn rsample sample scale scatter_ scatter_add_ "
         "sequence_mask shape softmax2d to_tuple unpack values".split()

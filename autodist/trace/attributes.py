@@ -82,6 +82,8 @@ class Attributes(Statements):
         """Attributes that the script sets on results of libraries, `args.device = device`, and on what these are."""
         self._set_somewhere: dict[Object, Value] = {}
         """What objects hold under names that a script puts together: `setattr(self, f"layer{i}", layer)`."""
+        self._set_on_functions: dict[Function, Object] = {}
+        """What the script sets on its own functions: `step.last = loss`."""
         self.told_to_evaluate = False
         """Whether the script has told a module not to train: `model.eval()`."""
         self._mode = Mode(self)
@@ -145,9 +147,17 @@ class Attributes(Statements):
             return thing(Method(one, name))
         if name == "__name__" and isinstance(one, Function):
             return constant(one.name)
+        if isinstance(one, Function) and name in (state := self._state_of(one, name)).attributes:
+            return self.current(state.attributes[name].value).left_by(self.carriers(state, name))
         if isinstance(one, Method) and isinstance(one.owner, Object):  # `layer.running_mean.tolist`
             return self._attribute_of_result(self._held(one.owner, str(one.function), node, frame), name, node, frame)
         return self.record(f"function.{name}", node, frame, [thing(one)])
+
+    def _state_of(self, one: Function, name: str) -> Object:
+        """What holds the attributes of a function, of which one is read."""
+        state = self._set_on_functions.setdefault(one, Object(one.node, one.frame.guards))
+        self.read(state, name)
+        return state
 
     def _held(self, one: Object, name: str, node: ast.AST, frame: Frame) -> Value:
         """What an attribute of an object of a library holds. Modules that are evaluated without gradients do not train,
@@ -246,6 +256,9 @@ class Attributes(Statements):
             if isinstance(each, Object):
                 self._tell_setter(each, name, value, node, frame)
                 self.bind(each, each.attributes, name, value)
+            elif isinstance(each, Function):
+                state = self._set_on_functions.setdefault(each, Object(each.node, each.frame.guards))
+                self.bind(state, state.attributes, name, value)
             elif isinstance(each, (LocalModule, Class)):
                 self.bind_elsewhere(each.frame, name, value)
         owners: list[Operation | External] = [*base.operations, *(e for e in base.things if isinstance(e, External))]

@@ -14,6 +14,7 @@ from autodist.source import is_generator
 from autodist.trace.attributes import Attributes, Super, ordered
 from autodist.trace.machine import Context, Ending
 from autodist.trace.names import thing
+from autodist.trace.taking import TAKING, is_listed, taken_from
 from autodist.trace.things import (
     Class,
     Definition,
@@ -110,8 +111,8 @@ class Calls(Attributes):
                 self.answered([*inputs, *keywords.values()])
         if name in GRADIENT_HOOKS:
             self.hooked(None, given, node, frame, inputs)
-        if name in ("pop", "popleft") and all(each.name == "builtins.list" for each in base.operations):
-            return self._popped(given, node, frame, inputs)
+        if name in TAKING and all(map(is_listed, base.operations)):
+            return self._taken(name, given, node, frame, inputs)
         qualified = self.method_name(base, name)
         result = self.record(qualified, node, frame, [given, *inputs], keywords)
         if name == "backward":
@@ -123,13 +124,38 @@ class Calls(Attributes):
                 self.assign(home, result | Value(constants=base.constants, things=base.things), frame)
         return result
 
-    def _popped(self, listed: Value, node: ast.AST, frame: Frame, inputs: Row[Value]) -> Value:
+    def _taken(self, name: str, listed: Value, node: ast.Call, frame: Frame, inputs: Row[Value]) -> Value:
         """What is taken out of a list of a tensor's rows, `list(x).pop()`: in a loop that goes on while it has some,
-        one after the other."""
+        one after the other. Elsewhere some of them are left."""
         loop = next((each for each in reversed(self.guards) if each.kind == "loop"), None)
         if loop is not None and isinstance(loop.node, ast.While):
             return self.record("iterate", node, frame, [listed])
-        return self.record("getitem", node, frame, [listed, inputs[0] if inputs else constant(-1)])
+        found = self.record("getitem", node, frame, [listed, inputs[0] if inputs else constant(-1)])
+        if isinstance(node.func, ast.Attribute):
+            self.take_from(node.func.value, listed, name == "pop" and not inputs, node.func, frame)
+        return found if name.startswith("pop") else constant(None)
+
+    def taken_in(self, body: list[ast.stmt]) -> Value:
+        """The lists out of which some code takes elements, and fails where they are empty."""
+        return joined(map(self.program.at, taken_from(body)))
+
+    def delete_entry(self, node: ast.expr, frame: Frame) -> None:
+        """`del rows[0]`"""
+        if not isinstance(node, ast.Subscript):
+            return
+        found = self.eval(node.value, frame)
+        for each in found.things:
+            if isinstance(each, Sequence):
+                self.take_out(each, "delitem")
+        if all(map(is_listed, found.operations)):
+            self.take_from(node.value, found.results, False, node, frame)
+
+    def take_from(self, home: ast.expr, listed: Value, last: bool, node: ast.AST, frame: Frame) -> None:
+        """Have a name stand for what is left in a list of a tensor's rows, without its last one or another."""
+        if isinstance(home, (ast.Name, ast.Attribute)) and listed.operations:
+            bounds = [constant(each) for each in ((None, -1, None) if last else (1, None, None))]
+            cut = self.record("builtins.slice", node, frame, bounds)
+            self.assign(home, self.record("getitem", node, frame, [listed, cut], tag="rest"), frame)
 
     def hooked(self, module: Object | None, base: Value, node: ast.AST, frame: Frame, inputs: Row[Value]) -> None:
         """Run a function that a backward pass calls with a gradient, of which it may give another."""

@@ -13,6 +13,7 @@ from typing import Any
 from autodist.program import EMPTY, MANY, UNKNOWN, Operation, Region, Value, closure, constant, held, joined
 from autodist.source import is_generator, walk
 from autodist.trace.names import Names, thing
+from autodist.trace.taking import change_rest
 from autodist.trace.things import External, Frame, Heap, Mapping, Sequence, Stream, is_anew, picked_by
 
 MOST_PARTS = 64
@@ -431,20 +432,18 @@ class Containers(Names):
             self.grow(owner, self._one_each(owner, inputs[-1], node, frame), name)
         elif name in ("pop", "popleft"):
             self._pick(owner)
-            owner.pick(thing(External(f"builtins.list.{name}")))  # what is left, the order of all elements tells
             popped = self.entry(owner, inputs[0] if inputs else constant(-1), node, frame)
-            owner.version += owner.parts is not None
-            owner.forget_places()
+            self.take_out(owner, name)
+            told_apart = popped.operations and not popped.things and not popped.constants
+            if told_apart and any(isinstance(each.node, ast.While) for each in self.guards[len(owner.guards) :]):
+                return self.record("builtins.list.pop", node, frame, [popped])
             return popped
-        elif name in SHRINKING and owner.parts is None:
-            self._pick(owner)
-        elif name in SHRINKING and owner.parts is not None:
+        elif name in SHRINKING:
             self._pick(owner)
             if name == "clear" and owner.guards == self.guards:
-                owner.parts, owner.anywhere = [], EMPTY
+                owner.empty()
             else:
-                owner.forget_places()
-            owner.version += 1
+                self.take_out(owner, name)
         elif name == "copy":
             return self.sequence(node, self.parts(thing(owner)), owner.anywhere, owner.kind, [thing(owner)])
         elif name in ("count", "index", "__len__"):
@@ -497,6 +496,12 @@ class Containers(Names):
         if name == "clear":
             owner.version += 1
         return constant(None)
+
+    def take_out(self, owner: Sequence, name: str) -> None:
+        """Have a list hold less, or its elements in other places."""
+        change_rest(owner, name, self.guards, self.region)
+        owner.version += owner.parts is not None
+        owner.forget_places()
 
     def store_entry(self, container: Any, key: Value, value: Value, node: ast.AST, frame: Frame) -> None:
         """`container[key] = value`"""

@@ -331,6 +331,8 @@ class Machine(ABC):
         if slot is None:
             slots[key] = Slot(value, self.guards)
             thing.version += 1
+            if isinstance(thing, Object):  # `getattr(self, "last", None)` finds it in the next round
+                self.rebind(thing, key, thing.guards)
             return
         if is_anew(value, slot.value):
             self.rebind(thing, key, slot.guards)
@@ -400,6 +402,12 @@ class Machine(ABC):
 
     @abstractmethod
     def element(self, value: Value, node: ast.AST, frame: Frame) -> Value: ...
+
+    @abstractmethod
+    def delete_entry(self, node: ast.expr, frame: Frame) -> None: ...
+
+    @abstractmethod
+    def taken_in(self, body: list[ast.stmt]) -> Value: ...
 
     @abstractmethod
     def import_module(self, name: str) -> LocalModule | None: ...

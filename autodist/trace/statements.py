@@ -97,9 +97,9 @@ class Statements(Expressions):
         return False
 
     def do_Delete(self, node: ast.Delete, frame: Frame) -> None:
-        for each in node.targets:
-            if not isinstance(each, ast.Name):
-                self._do_other(node, frame)
+        for each in (each for each in node.targets if not isinstance(each, ast.Name)):
+            self._do_other(node, frame)
+            self.delete_entry(each, frame)
 
     # binding
 
@@ -276,7 +276,7 @@ class Statements(Expressions):
         after, ways = frame.names, []
         for handler in node.handlers:
             frame.names = merged(before, after)
-            with self.within("branch", handler, frame):
+            with self.within("branch", handler, frame, self.taken_in(node.body)):
                 if handler.type is not None:
                     self.eval(handler.type, frame)
                 if handler.name:

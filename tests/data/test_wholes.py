@@ -230,3 +230,30 @@ def test_samples_that_are_made_one_by_one_and_joined(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(GRAPHS)
     (only,) = convert(Project.load(tmp_path / "train.py"), Config(Strategy.DDP)).diagnostics
     assert only.code == "AD902" and "torch.block_diag(*edges) @ hidden" in only.message
+
+
+OF_ALL = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+x, y = torch.randn(12, 4), torch.randn(12, 3)
+{number}
+net = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+for step in range(6):
+    loss = {loss}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(step, loss.item())
+"""
+
+
+@pytest.mark.parametrize("number", ["n = x.shape[0]", "n, d = x.shape", "n = x.size()[0]", "n = x.shape[1]"])
+@pytest.mark.parametrize("loss", ["(net(x) - y).pow(2).sum() / n", "(net(x) - y).pow(2).mean() / (2 * n)"])
+def test_numbers_that_are_told_ahead(tmp_path: Path, zygote: Zygote | None, number: str, loss: str) -> None:
+    text = OF_ALL.format(number=number, loss=loss)
+    said = conftest.converted(tmp_path, text)[1]
+    assert "AD602" not in said and "AD902" not in said
+    assert conftest.differences(tmp_path, zygote, text) is None

@@ -67,6 +67,28 @@ def test_labels_of_their_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "step",
+    [
+        "loss, logits = model(**batch)[:2]",
+        "loss, logits = model(**batch, return_dict=False)",
+        "loss, *rest = model(**batch, return_dict=False)",
+    ],
+)
+def test_unpacked(tmp_path: Path, step: str) -> None:
+    """The name is weighed that stands for the loss."""
+    result = converted(tmp_path, "GPT2LMHeadModel", step)
+    weighed = 'loss = weigh_by_count(loss, (batch["labels"][..., 1:] != -100).sum())'
+    assert f"        {step}\n        {weighed}\n        loss.backward()" in result.entry.after
+    assert "AD602" not in [each.code for each in result.diagnostics]
+
+
+def test_unpacked_to_what_is_no_name(tmp_path: Path) -> None:
+    step = "kept = {}\n        kept['loss'], out = model(**batch)[:2]\n        loss = kept['loss']"
+    result = converted(tmp_path, "GPT2LMHeadModel", step)
+    assert "AD602" in [each.code for each in result.diagnostics]
+
+
+@pytest.mark.parametrize(
     "model", ["BertForSequenceClassification", "ViTForImageClassification", "ViTMAEForPreTraining"]
 )
 def test_means_over_samples(tmp_path: Path, model: str) -> None:

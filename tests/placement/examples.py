@@ -346,6 +346,7 @@ EXAMPLES: dict[str, Made] = {
     # layout
     "operator.choice": called(lambda x: torch.where(x > 0.5, 1.0, 0.0).double()),
     "builtins.list.count": called(lambda x: torch.tensor((x > 0.5).tolist().count(True)).double()),
+    "builtins.list.pop": called(lambda x: [x].pop()),
     "permute": sized((NINE * 3,), lambda f, x: f(x, (2, 0, 1)), axis=(2, 0, 1)),
     "torch.Tensor.permute": sized((NINE * 3,), lambda f, x: f(x, 2, 0, 1), axis=(2, 0, 1)),
     "numpy.transpose": several(sized((NINE * 3,), lambda f, x: f(x, (2, 0, 1)), axis=(2, 0, 1)), function(axes=(3,))),

@@ -230,9 +230,11 @@ NAMES = {
     "global": "last = torch.zeros(3)\ndef step(row):\n    global last\n",
     "nonlocal": "def stepping():\n  last = torch.zeros(3)\n  def step(row):\n    nonlocal last\n",
     "attribute": "class Kept:\n    last = torch.zeros(3)\ndef step(row):\n    last = Kept.last\n",
+    "function": "def step(row):\n    last = step.last\n",
 }
 CHANGE = "    change = (row - last).pow(2).mean()\n    last = row.detach()\n"
 ENDS = {"nonlocal": "    return change\n  return step\nstep = stepping()\n", "attribute": "    Kept.last = last\n"}
+ENDS["function"] = "    step.last = last\n    return change\nstep.last = torch.zeros(3)\n"
 
 
 def with_function(kind: str, body: str, rounds: str) -> str:

@@ -9,8 +9,9 @@ from test_programs import lies as placed
 
 from autodist.placement import PerRank, Shard
 from autodist.placement.along import BY_NUMBER, BY_PLACE, PLACES_LEFT_OUT
-from autodist.placement.reading import BY_OTHERS, ORDERED
+from autodist.placement.reading import BY_OTHERS
 from autodist.placement.sizes import AGAIN
+from autodist.placement.transfer import ORDERED
 
 LOOP = "    found = []\n    for i in range(len(out)):\n        for j in range(len(out)):\n            if {test}:\n"
 FOUND = "                found.append(j)\n    result = out[{key}]"

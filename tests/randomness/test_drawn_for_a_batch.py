@@ -305,3 +305,41 @@ def test_numbers_for_a_batch_and_for_its_samples(tmp_path: Path) -> None:
     code, said = converted(tmp_path, collated("x = x * random.random()\n    " + EACH.format("random.random()")))
     assert "random.random() draws for this rank's samples, and all ranks draw alike" in said
     assert "random.seed(torch.initial_seed())" not in code
+
+
+SHUFFLED = """\
+import random
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(1)
+
+
+def collate(samples):
+    samples = list(samples)
+    {shuffled}
+    return torch.stack([x for x, _ in samples]), torch.stack([y for _, y in samples])
+
+
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+loader = DataLoader(data, batch_size=8, shuffle=True, collate_fn=collate)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("shuffled", ["random.shuffle(samples)", "np.random.shuffle(samples)"])
+def test_samples_that_are_put_into_a_drawn_order(tmp_path: Path, zygote: Zygote | None, shuffled: str) -> None:
+    """In whichever order a batch has them, they are those of one process."""
+    text = SHUFFLED.format(shuffled=shuffled)
+    said = converted(tmp_path, text)[1]
+    assert "AD601" not in said and "AD602" not in said
+    assert differences(tmp_path, zygote, text) is None

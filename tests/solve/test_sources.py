@@ -381,3 +381,22 @@ def test_what_one_call_makes_is_shared_out_if_nothing_tells_it_apart(
 ) -> None:
     _, given_to = found(HEAD + LOADERS.format(given=given, shuffle=shuffle, make=make))
     assert len(given_to.training) == shared
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["len(x)", "x.shape[0]", "y.shape[0]", "x.size(0)", "x.size(dim=0)", "x.size()[0]", "(x.shape)[0] // 1"],
+)
+@pytest.mark.parametrize("loss", ["(net(x) - y).pow(2).sum() / n", "(net(x) - y).pow(2).sum() / (2 * n)"])
+def test_numbers_of_whole_data_that_are_told_ahead_of_the_steps(number: str, loss: str) -> None:
+    text = f"{HEAD}n = {number}\nfor step in range(9):\n    loss = {loss}\n    loss.backward()\n    opt.step()\n"
+    program, plan = found(text)
+    assert codes(plan.wholes) == ["torch.randn(100, 4)", "torch.randn(100, 1)"]
+    assert all(isinstance(each, Partial) for each in losses(program, plan))
+
+
+@pytest.mark.parametrize("number", ["x.shape[1]", "x.size(1)"])
+def test_the_size_of_another_axis_is_no_number_of_samples(number: str) -> None:
+    text = f"{HEAD}n = {number}\nfor step in range(9):\n    loss = (net(x) - y).pow(2).sum() / n\n    loss.backward()\n"
+    _, plan = found(text)
+    assert plan.rows == frozenset() and len(plan.wholes) == 2

@@ -151,3 +151,31 @@ def test_a_method_that_binds_ahead_of_another_that_reads() -> None:
     lines += "net = Net()\nnet.row = x[0]\n"
     assert not is_carried(lines + LOOP + "net.keep(row); result = net.read()")
     assert is_carried(lines + LOOP + "result = net.read(); net.keep(row)")
+
+
+ON_FUNCTION = """\
+def step(row):
+    result = step.last
+    step.last = row
+def ahead(row):
+    ahead.last = row
+    result = ahead.last
+def found(row):
+    result = getattr(found, 'last', None)
+    found.last = row
+class Step:
+    def __call__(self, row):
+        result = getattr(self, 'last', None)
+        self.last = row
+step.last = ahead.last = x[0]
+"""
+
+
+@pytest.mark.parametrize(("call", "expected"), [("step", True), ("ahead", False), ("found", True), ("Step()", True)])
+@pytest.mark.parametrize("rounds", ["for row in x:\n    call(row)", "[call(row) for row in x]", "list(map(call, x))"])
+def test_attributes_of_functions(call: str, expected: bool, rounds: str) -> None:
+    assert is_carried(f"{ON_FUNCTION}call = {call}\n{rounds}") is expected
+
+
+def test_an_attribute_of_another_function() -> None:
+    assert not is_carried(ON_FUNCTION + "result = step.last\nfor row in x:\n    ahead(row)")
