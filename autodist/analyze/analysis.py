@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from autodist import catalog, optimizers, randomness
+from autodist import catalog, operations, optimizers, randomness
 from autodist.analyze.assembling import assembled
 from autodist.analyze.batch_sizes import batch_size_sites, is_ahead, reckoned_by, shard_sites
 from autodist.analyze.evaluation import with_shared_evaluations
@@ -40,7 +40,7 @@ from autodist.project import Project
 from autodist.reduction import Reduction
 from autodist.rule import Severity
 from autodist.script import Concern, TrainingScript, Weighed
-from autodist.solve.losses import ALONG, Losses
+from autodist.solve.losses import Losses
 from autodist.solve.passes import PASSES
 from autodist.solve.steps import steps_of
 from autodist.source import Source, shortened, walk
@@ -158,8 +158,9 @@ def _chosen(
     if met is None or not isinstance(met.node, ast.expr):
         return script
     inside = any(getattr(each.function, "name", "") in PASSES for each in met.region.around())
-    along = inside and getattr(left.placements.of.get(met), "reason", "") in ALONG
-    concern = meeting(met.source, met.node, along)
+    table = operations.load().find(met.name)
+    repeats = table is not None and table.cls == "repeat_each"
+    concern = meeting(met.source, met.node, along=inside and not repeats)
     return refused or TrainingScript(project, first.values, concerns=(concern,))
 
 

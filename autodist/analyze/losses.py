@@ -28,6 +28,7 @@ from autodist.solve.gradients import Gradients
 from autodist.solve.losses import ALONG, OF_PARTS, UNSURE, Losses
 from autodist.solve.written import code_of
 from autodist.source import last_name, shortened
+from autodist.spread import MEAN, SAME
 from autodist.values import NOTHING, Amplified, Class, Draw, External, Object, Value
 
 ROUNDING = frozenset("int round floor ceil trunc".split())
@@ -137,7 +138,8 @@ def loss_concerns(run: Interpreter, losses: Losses) -> Iterator[Concern]:
     for event in _doubtful(run):
         if (found := losses.doubted_at(event.node)) is not None:
             operation, reason = found
-            if reason in (OF_SIZES, WRITTEN) or run.plan.draws and reason not in ALONG:
+            alike = event.value.spread in (MEAN, SAME)
+            if alike and (reason in (OF_SIZES, WRITTEN) or run.plan.draws and reason not in ALONG):
                 continue  # of shapes of which it is not told how many axes they have
             code = code_of(operation)
             message = (
@@ -194,9 +196,11 @@ def _lost(run: Interpreter, losses: Losses) -> Iterator[Concern]:
 
 
 def _doubtful(run: Interpreter) -> list[Event]:
-    """The backward passes, each once."""
+    """The backward passes of losses that values do not call means."""
     passes = {event.node: event for event in reversed(run.of("backward"))}.values()
-    return [] if is_distributed(run) else [*reversed(passes)]  # `check` sees to those
+    by_hand = bool(run.plan.taken or run.plan.batches or run.plan.draws)
+    found = [each for each in reversed(passes) if by_hand or each.value.spread not in (MEAN, SAME)]
+    return [] if is_distributed(run) else found  # `check` sees to those
 
 
 def _told_by_events(run: Interpreter) -> Iterator[Concern]:

@@ -265,10 +265,10 @@ def _where_it_trains(cut: Cut, run: Interpreter) -> Cut:
         return cut
     above = source.parents.get(node)
     mean = above.target if isinstance(above, ast.AugAssign) else above.left if isinstance(above, ast.BinOp) else None
-    program, learnt = run.runs.program, steps_of(run.runs.program).differentiated
+    program, steps = run.runs.program, steps_of(run.runs.program)
     shares, others = set[bool](), set[bool]()
     for user in (each for each in readers(program).get(node, ()) if len(each.inputs) == 2):
-        trains = not user.region.without_gradients and not learnt.isdisjoint(user.inputs[0].operations)
+        trains = not user.region.without_gradients and steps.has_gradients(user.inputs[0])
         counts = counts_samples(run.placements.value(user.inputs[1]))
         (shares if trains else others).add(counts)
     if not isinstance(mean, (ast.Name, ast.Attribute)) or shares != {True} or True in others:

@@ -39,7 +39,7 @@ def _by_node(run: Interpreter) -> dict[ast.AST, list[Event]]:
     found: dict[ast.AST, list[Event]] = {}
     for event in run.of("squeezed"):
         found.setdefault(event.node, []).append(event)
-    return {node: events for node, events in found.items() if run.has_rows(node)}
+    return {node: events for node, events in found.items() if node in run.plan.gathered or run.has_rows(node)}
 
 
 def _is_column(node: ast.AST, events: list[Event], run: Interpreter) -> bool:

@@ -25,7 +25,7 @@ from autodist.interpreter.methods import TESTING_FILES
 from autodist.interpreter.plan import Plan
 from autodist.interpreter.questions import children_of, is_setting, leaves_ties, returned
 from autodist.interpreter.roles import LBFGS
-from autodist.interpreter.run import Interpreter, Runs, Unfinished, once_a_run
+from autodist.interpreter.run import Interpreter, Runs, Unfinished, once_a_run, shared_out
 from autodist.interpreter.torch_modules import SAFE_ON_WRAPPER
 from autodist.interpreter.words import COUNTING, CUTTING, DRAWING, FILLING, GROWS, MOVES, SIZES
 
@@ -52,4 +52,5 @@ __all__ = [
     "leaves_ties",
     "once_a_run",
     "returned",
+    "shared_out",
 ]

@@ -7,8 +7,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autodist.interpreter import Interpreter
+from autodist.interpreter import Interpreter, once_a_run, shared_out
 from autodist.placement import Replicate, Shard
+from autodist.placement.placements import Placements
 from autodist.program import held, joined
 from autodist.solve.facts import is_sum
 from autodist.solve.steps import steps_of
@@ -68,8 +69,14 @@ def _stepped(run: Interpreter) -> Iterator[tuple[ast.expr, Source, ast.AST]]:
                 yield from ((leaf, source, step) for step in own if source.home(step) is source.home(call))
 
 
+@once_a_run
+def _lying(run: Interpreter) -> Placements:
+    """How values lie before these gradients are divided."""
+    return shared_out(run.runs.program, run)
+
+
 def _has_samples(node: ast.expr, run: Interpreter) -> bool:
-    return any(isinstance(each, Shard) for each in run.lies(node))
+    return any(isinstance(_lying(run).of.get(each), Shard) for each in run.runs.program.at(node).operations)
 
 
 def _changed(run: Interpreter) -> Iterator[tuple[ast.expr, Source, ast.AST]]:
@@ -122,7 +129,7 @@ def _backward(leaf: str, statement: ast.stmt, source: Source, run: Interpreter) 
         if not passes:
             continue
         ends = (op for op in steps_of(run.runs.program).backward if source.statement(op.node) is passes[-1])
-        lying = [run.placements.of.get(each) for op in ends for each in held(joined(op.inputs[:1]))]
+        lying = [_lying(run).of.get(each) for op in ends for each in held(joined(op.inputs[:1]))]
         # attacks on a test set, too
         both = Replicate() in lying and not all(
             each == Replicate() or is_sum(each) for each in lying

@@ -110,6 +110,13 @@ class Steps:
             return False
         return first not in FOLLOWED
 
+    def has_gradients(self, value: Value) -> bool:
+        """Whether a value has a graph, as far as is known: it is computed of what is trained, gradients on."""
+        quiet = (each for each in self.program.operations if each.region.without_gradients)
+        without = {*quiet}
+        above = closure(value.operations - without, lambda op: (given(op) - without) if not is_constant(op) else ())
+        return any(map(self._is_trained, above))
+
     def downstream(self, start: Operation) -> set[Operation]:
         """What is computed of an operation, on the way to a gradient."""
         return closure(self._users(start), self._users)

@@ -332,7 +332,6 @@ for x, y in loader:
         (".flatten(1)", "torch.cov(h.t()).diagonal().mean()", True),
         (".flatten(1)", "torch.corrcoef(h.t()).mean()", True),
         (".flatten(1)", "torch.linalg.qr(h)[0].abs().mean()", True),
-        (".squeeze()", "torch.linalg.qr(h)[0].abs().mean((1, 2, 3))[:, None]", False),
         ("", "torch.linalg.svdvals(h).sum((1, 2))[:, None]", False),
     ],
 )
