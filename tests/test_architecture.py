@@ -42,7 +42,7 @@ LAYERS = """
     tensors
     alternatives | carried
     values
-    spread
+    spread | reduction
     solve
     placement
     trace
@@ -120,10 +120,8 @@ RANDOMNESS = """
 
 LOSSES = """
     by_turn
-    pairing
-    folding
     wholes
-    rounds | scaling | joining | refilled | unbatched | own_gradients | untaken
+    rounds | refilled | unbatched | own_gradients | untaken
 """
 
 FSDP = """
@@ -225,7 +223,7 @@ ANALYZE = """
     own_rank
 """
 
-FOR_RULES = {"rule", "script", "config", "program", "edits", "imports", "values", "spread", "source", "observations"}
+FOR_RULES = frozenset("rule script config program edits imports values spread reduction source observations".split())
 """What a rule may import of autodist: what describes a script, and what describes a change."""
 
 PROBES = (*PACKAGE.glob("**/probe.py"), PACKAGE / "bench" / "worker.py")

@@ -153,7 +153,6 @@ class Arithmetic(Evaluation):
         if isinstance(node.op, (ast.Add, ast.Sub)):
             left, right = self._term(node.left, left, right, scope), self._term(node.right, right, left, scope)
         self._note_scaling(node.left, node.op, node.right, right, scope)
-        self._note_scaled(node.op, left, right, node, (node.left, node.right), scope)
         spread = self._binary(node.op, left, right, literal=isinstance(node.left, ast.Constant))
         if self._weighs_by_number(left, right) or self._weighs_by_number(right, left):
             return Value(spread=LOCAL, origins=left.origins | right.origins, models=left.models | right.models)
@@ -164,7 +163,6 @@ class Arithmetic(Evaluation):
         elif spread is ROWS and isinstance(node.op, (ast.Add, ast.Sub)) and _is_portion(left) is not _is_portion(right):
             if left.spread is right.spread:
                 spread = LOCAL
-                self._note_unequal_portions(left.origins | right.origins, scope)
         if (
             {left.spread, right.spread} == {ROWS, Spread.COLUMNS}
             and crossing.are_apart(node, self._lately)
@@ -240,26 +238,6 @@ class Arithmetic(Evaluation):
         if isinstance(op, ast.Div) and any(isinstance(t, Parameters) for t in self._lately(held.value).things):
             self.event("scales_gradient", by, scope, number)
 
-    def _note_scaled(
-        self,
-        op: ast.operator,
-        left: Value,
-        right: Value,
-        node: ast.AST,
-        sides: tuple[ast.expr, ast.expr],
-        scope: Scope,
-    ) -> None:
-        """Note by how many samples of a rank something is multiplied or divided: `self.out(x) / x.size(0)`."""
-        if not isinstance(op, (ast.Mult, ast.Div)):
-            return
-        for held, count, side in ((left, right, sides[1]), (right, left, sides[0])):
-            by = isinstance(op, ast.Mult) or side is sides[1]
-            rows = held.spread is ROWS and not held.things
-            if by and count.spread is COUNT and (rows or isinstance(op, ast.Div) and held.spread is SAME):
-                self.event("scaled", side, scope, count, constant(node))
-            elif by and count.spread is SAME and count.const is UNKNOWN and not count.things and not held.things:
-                self.event("scaled", side, scope, count, constant(node))  # of data that every rank has in full
-
     def _divided_each(self, node: ast.BinOp, left: Value, right: Value) -> frozenset[Portion]:
         """Whether it divides what each sample has by how many samples there are: `errors / len(x)`."""
         if isinstance(node.op, ast.Div) and right.spread is COUNT:
@@ -296,8 +274,6 @@ class Arithmetic(Evaluation):
         sides: tuple[ast.expr, ast.expr] | None = None,
     ) -> None:
         """Note a statistic of the batch beside each sample, as of `mask / mask.mean()` and `mask /= mask.mean()`."""
-        if isinstance(op, ast.Div) and sides is not None and right.spread in (SAME, COUNT) and right.const is UNKNOWN:
-            self.event("divided", sides[1], scope, right, left)
         if sides is not None and not self._no_grad and isinstance(op, (ast.Add, ast.Sub, ast.Div, ast.Mult)):
             for rows, value, side in ((left, right, sides[1]), (right, left, sides[0])):
                 if self._adds_to_losses(op, rows):
@@ -589,8 +565,6 @@ class Arithmetic(Evaluation):
             self._note_scaling(receiver, op(), node.args[0], args[0], scope)
         written = node.args if library else [receiver, *node.args] if receiver is not None else []
         sides = (written[0], written[1]) if len(written) > 1 else None
-        if sides is not None:
-            self._note_scaled(op(), operands[0], operands[1], node, sides, scope)
         self._note_statistic(op(), operands[0], operands[1], node, scope, sides)
 
 

@@ -66,7 +66,6 @@ class Draws(Contents):
         ):
             if value.spread in (ROWS, LOCAL, SUM) and self._loops:
                 self.event("local_draw", expression, scope, value, constant(id(node)))
-        self._note_noise(node, scope)
         size = operations.drawn(name, node)
         if not _has_generator(keywords):
             self.event("random" if size is not None else "random_number", node, scope)
@@ -103,7 +102,6 @@ class Draws(Contents):
             self.event("random", node, scope, self._mixed(args))
         given = [*args, *keywords.values()]
         sized = [*given, *(each for value in given for each in self._contents(value))]
-        self._note_noise(node, scope)
         told = any(v.spread in (COUNT, ROWS) for v in sized)
         self.event("noise_drawn", node, scope, constant(_has_generator(keywords)), constant(name))
         if told:
@@ -127,7 +125,6 @@ class Draws(Contents):
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value | None:
         self.event("random", node, scope)
-        self._note_noise(node, scope)
         if args and args[0].spread.is_local:
             return args[0].computed(args[0].spread)
         training = keywords.get("training", args[2] if len(args) > 2 else constant(True))

@@ -14,7 +14,7 @@ from autodist.interpreter.questions import children_of, is_known, last_part, lit
 from autodist.interpreter.single import Single
 from autodist.interpreter.words import COUNTING, CUTTING, REST, SIZES
 from autodist.placement.opaque import FIELDS_OF_NODES, OF_GRAPHS
-from autodist.source import all_of, counted_of, filled_in, first_index, last_name, operands
+from autodist.source import counted_of, filled_in, first_index, last_name, operands
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread, measured
 from autodist.tensors import axes, calls, operations, picking
 from autodist.tensors.named_axes import from_front
@@ -39,7 +39,6 @@ from autodist.values import (
     Turn,
     Value,
     Wrapped,
-    is_chosen,
     union,
 )
 
@@ -109,9 +108,7 @@ class Evaluation(Single, Overloads):
         if node in plan.untaken and value.spread is CROSS:
             value = value.but(spread=ROWS)
         if plan.gathered:
-            value = self._gathered(node, value, scope)
-        elif kind in PAIRING:
-            self._note_pairs(node, value, scope)
+            value = self._gathered(node, value)
         if isinstance(node, ast.Call) and (not self._forward or self._criterion):
             self._note_unfollowed(node, value, scope)
         if value.origins and kind in OF_ROWS and self.is_one_row(value):
@@ -124,7 +121,7 @@ class Evaluation(Single, Overloads):
         elif counted is not None and not reduced and (found := self._found_by(node, counted)) is not None:
             value = Value(spread=SUM, origins=found.origins)
         if value.origins and any(isinstance(each, Portion) for each in value.origins):
-            value = self._portion(node, value, scope)
+            value = self._portion(node, value)
         if value.origins and (kind is ast.Compare or isinstance(node, ast.Call) and last_name(node.func) in SIGNS):
             value = value.without(Amplified)
         if value.models and (self._no_grad and isinstance(node, (ast.BinOp, ast.Call)) or _is_count(node)):
@@ -149,18 +146,15 @@ class Evaluation(Single, Overloads):
             value = self._weighed(node, value)
         return self._kept(node, value, scope)
 
-    def _gathered(self, node: ast.expr, value: Value, scope: Scope) -> Value:
+    def _gathered(self, node: ast.expr, value: Value) -> Value:
         """What is known of a value where the rows that losses compare are those of all ranks."""
         if node in self.plan.gathered:
-            self.event("gathered", node, scope, value)
             if value.spread in (ROWS, COUNT) and not self._no_grad:
                 return value.but(spread=SAME, origins=value.origins | {Gathered(node)})
         if (counted := counted_of(node)) is not None and value.spread is SAME:
             return value.but(origins=value.origins | self._lately(counted).origins)
         if isinstance(node, ast.Call) and self.is_gathered(value) and last_name(node.func) in ONE_NUMBER:
             return value.but(origins=frozenset(o for o in value.origins if not isinstance(o, Gathered)))
-        if type(node) in PAIRING:
-            self._note_pairs(node, value, scope)
         return value
 
     def _is_taken(self, value: Value) -> bool:
@@ -308,24 +302,17 @@ class Evaluation(Single, Overloads):
         portion = any(isinstance(each, Portion) for each in value.origins)
         return value.but(spread=MEAN if portion else SUM).without(Portion, Turn)
 
-    def _portion(self, node: ast.expr, value: Value, scope: Scope) -> Value:
+    def _portion(self, node: ast.expr, value: Value) -> Value:
         """What has been divided by the number of samples, where it is added up: the sum is a mean. Whatever else is
         computed from it wants the number of samples of all ranks."""
         if type(node) in OPERATIONS and not self._keeps_factor(node, value):
-            self._note_unequal_portions(value.origins, scope)
             changed = value.spread in (MEAN, SUM) and not self.is_by_turn(value)
             return (value.but(spread=LOCAL) if changed else value).without(Portion)
         if value.spread is SUM:
             return value.but(spread=MEAN).without(Portion)
         if value.spread is MEAN and not self.is_by_turn(value):
-            self._note_unequal_portions(value.origins, scope)
             return value.but(spread=LOCAL).without(Portion)
         return value
-
-    def _note_unequal_portions(self, origins: Iterable[object], scope: Scope) -> None:
-        """Note what is divided by the number of a rank's samples, and is not added up to a mean."""
-        for portion in (each for each in origins if isinstance(each, Portion)):
-            self.event("scaled_apart", portion.node, scope)
 
     def _keeps_factor(self, node: ast.expr, value: Value) -> bool:
         """Whether an operation gives twice as much of twice as much: sums, moves, `x * y` of which one is divided by
@@ -342,23 +329,6 @@ class Evaluation(Single, Overloads):
         if isinstance(node, ast.Call):
             return calls.is_entered(node, self._lately) or last_name(node.func) in LINEAR
         return not isinstance(node, ast.Compare)
-
-    def _note_pairs(self, node: ast.expr, value: Value, scope: Scope) -> None:
-        """Note where this rank's rows are compared with each other, and where they meet those of all ranks."""
-        if self.plan.reduced and isinstance(node, (ast.Compare, ast.BinOp)) and not self._forward:
-            self._note_meeting(node, scope)
-        if self._no_grad or value.spread is not CROSS and not self.plan.gathered:
-            return
-        if isinstance(node, ast.Call) and calls.is_entered(node, self._lately):
-            return
-        given = [self._lately(child) for child in operands(node)]
-        if value.spread is CROSS and all(each.spread is not CROSS for each in given):
-            self.event("paired", node, scope, value)
-        met = (ROWS, Spread.COLUMNS, COUNT, LOCAL)
-        chosen = [each for value in given for each in self._contents(value) if isinstance(node, ast.Subscript)]
-        local = any(each.spread in met and not each.things for each in given) or any(map(is_chosen, chosen))
-        if any(map(self.is_gathered, given)) and local:
-            self.event("met", node, scope, value)
 
     def _note_unfollowed(self, node: ast.Call, value: Value, scope: Scope) -> None:
         """Note what functions of libraries make of what models computed, of which nothing else is known."""
@@ -379,30 +349,11 @@ class Evaluation(Single, Overloads):
         if any(each.models for each in rows) or any(map(operations.gathers, names)):
             self.event("unfollowed", node, scope, value)
 
-    def _note_meeting(self, node: ast.Compare | ast.BinOp, scope: Scope) -> None:
-        """Note which rows of this rank are compared with those of all ranks, which a metric has asked for."""
-        given = [(each, self._lately(each)) for each in operands(node)]
-        whole = any(value.spread is SAME and self._is_reported(value) for _, value in given)
-        for each, value in given if whole else ():
-            if value.spread is ROWS and not value.things:
-                self.event("meets", each, scope, value)
-
-    def _is_reported(self, value: Value) -> bool:
-        """Whether a value is computed from rows of all ranks that were gathered for a metric."""
-        return any(isinstance(each, Gathered) and each.node in self.plan.reduced for each in value.origins)
-
     def is_gathered(self, value: Value) -> bool:
         """Whether a value is computed from rows of all ranks that losses compare with each other."""
         return value.spread is SAME and any(
             isinstance(each, Gathered) and each.node in self.plan.gathered for each in value.origins
         )
-
-    def _note_noise(self, node: ast.Call, scope: Scope) -> None:
-        """Note what is drawn for rows of all ranks: each rank would draw something else for them."""
-        if self.plan.gathered:
-            parts = (each for each in all_of(node, ast.expr) if each is not node)
-            if any(self.is_gathered(self._lately(each)) for each in parts):
-                self.event("noise_for_gathered", node, scope)
 
     def _possible(self, value: Value) -> Value:
         """A value without what is made only where tests come out another way than they do here."""

@@ -155,7 +155,6 @@ class Libraries(BuiltinCalls):
         elif not columns and not name.startswith(("normal_", "uniform_", "trunc_normal_")):
             return
         self.event("random", node, scope)
-        self._note_noise(node, scope)
 
     def _unseen_share(self, name: str, roles: frozenset[str], values: list[Value]) -> Value | None:
         """What code that is not at hand may make of a loader that it is given: of this rank's samples, that is."""

@@ -236,8 +236,6 @@ class Machine(ABC):
     # what layers ask of those above them
 
     @abstractmethod
-    def _note_noise(self, node: ast.Call, scope: Scope) -> None: ...
-
     @abstractmethod
     def _note_row_by_row(self, target: ast.expr, scope: Scope) -> None: ...
 

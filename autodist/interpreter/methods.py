@@ -205,10 +205,8 @@ class Methods(Libraries, TorchModules):
             base.objects("distribution")
         ):  # of one of torch, whose generator it draws from
             self.event("random", node, scope)
-            self._note_noise(node, scope)
         if name in FILLING | NOISY and (self._forward or self._loops or base.spread is not SAME):
             self.event("random", node, scope)
-            self._note_noise(node, scope)
         operands = [] if name in TYPED_LIKE else values
         if name == "new_tensor":  # `x.new_tensor([len(rows) for rows in groups])`
             operands = [self._with_contents(value) for value in values]

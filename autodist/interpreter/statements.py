@@ -182,7 +182,6 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         if isinstance(node.op, (ast.Add, ast.Sub)):
             change = self._term(node.value, change, before, scope)
         spread = self._binary(node.op, before, change)
-        self._note_scaled(node.op, before, change, node, (node.target, node.value), scope)
         self._note_statistic(node.op, before, change, node.value, scope, (node.target, node.value))
         joined = isinstance(node.op, (ast.Add, ast.BitOr)) and any(isinstance(t, Parameters) for t in before.things)
         more = frozenset(t for t in change.things if joined and isinstance(t, (Parameters, Items)))

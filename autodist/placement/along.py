@@ -17,7 +17,6 @@ from autodist.placement.lattice import (
     multiple,
     told,
 )
-from autodist.placement.products import PAIRED as PAIRS_OF_BATCH
 
 OF_ALL = "it works along the axis of the samples, of which each rank has its own"
 SO_MANY = "it takes as many of each rank's own samples as one process takes of all; take a share of them, len(x) // k"
@@ -102,7 +101,7 @@ def select(call: Call) -> Placement:
 def repeat_each(call: Call) -> Placement:
     """Each entry several times: the samples stay in order, unless each is there as often as a rank has samples."""
     if call.first.shard is not None and partials(call):
-        return call.apart(PAIRS_OF_BATCH)
+        return call.apart(PAIRED)
     one = call.first.axes == 1 or call.axis is not None
     if isinstance(call.first.placement, Shard) and call.axis is not None and call.first.shard in call.axes():
         return replace(call.first.placement, in_parts=True)
