@@ -270,7 +270,7 @@ def joined_in_full(program: Program, placements: Placements) -> Iterator[Place]:
     steps, table = steps_of(program), operations.load()
     for each in steps.ordered:
         known = table.find(each.name)
-        listed = next(iter(getattr(each.node, "args", [])), None)
+        listed = next(iter(each.node.args), None) if isinstance(each.node, ast.Call) else None
         if known is None or known.cls != "concatenate" or not isinstance(listed, (ast.List, ast.Tuple)):
             continue
         axis = arguments.call(each, known).axis or 0
