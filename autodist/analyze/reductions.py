@@ -215,6 +215,17 @@ def _dealt_out(given: Sources, plan: Plan) -> Mapping[Operation, Mapping[Operati
     return {user: held for user, held in given.taken.items() if is_of_share(user)}
 
 
+def _of_shares(program: Program, plan: Plan) -> Iterator[tuple[Operation, Placement]]:
+    """What is made as large as a batch is, and of a rank's share where the size is divided: `torch.ones(batch_size)`"""
+    table = load()
+    for node in plan.divided:
+        for each in readers(program).get(node, ()):
+            known, given = table.find(each.name), list(getattr(each.node, "args", []))
+            listed = given[0].elts if given and isinstance(given[0], (ast.Tuple, ast.List)) else given
+            if known is not None and known.cls in ("fill", "random") and node in listed:
+                yield each, Shard(listed.index(node))
+
+
 def _lying(program: Program, run: Interpreter, plan: Plan) -> Lying:
     """What placements are propagated from under a plan: some expressions are global already, losses are weighed."""
     given = shared(program, run) if not plan.turns else Sources()
@@ -226,7 +237,7 @@ def _lying(program: Program, run: Interpreter, plan: Plan) -> Lying:
     passed_by = [op for op in program.operations if op.node in plan.untaken]  # training does not come there
     branches = {op.region for op in passed_by if op.region.kind == "branch"}
     untaken = {op: Shard(0) for op in program.operations if op.region in branches} | dict.fromkeys(passed_by, Shard(0))
-    placed = {**given.plan.placed, **weighed, **divided, **untaken}
+    placed = {**given.plan.placed, **weighed, **divided, **untaken, **dict(_of_shares(program, plan))}
     lying = replace(given.plan, placed=placed, taken=_dealt_out(given, plan))
     source, region = program.operations[0].source, program.operations[0].region
     demand = Demand("state", program.operations[0])

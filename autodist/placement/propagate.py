@@ -502,6 +502,10 @@ class Propagation(Opaque):
             if known.parameters.get("compares") and all(map(is_list, operation.inputs)):
                 return PerRank(known.name, "it compares lists of all samples"), ()
             placement = self._by_sizes(operation, known, call, placement, given, told, sizes)
+            if isinstance(placement, Shard) and placement.in_parts and told[placement.axis : placement.axis + 1]:
+                size = self._operand(told[placement.axis])
+                one = size == Partial("sum", ROWS) and placement.rows == ROWS  # `x.view(len(x), -1)`
+                placement = replace(placement, in_parts=not one)
         if known.short == "full" and len(operation.inputs) > 1:
             placement = self._filled(placement, self._operand(operation.inputs[1]) or Replicate())
         if operation in self._cyclic and known.cls == "add":

@@ -138,9 +138,9 @@ class Gathering:
             return False
         return is_even(lying) and not (lying.axis or lying.exponent)
 
-    @staticmethod
-    def _gathered(node: ast.expr, source: Source) -> Gathered:
-        return Gathered(source, node, Shard(0))
+    def _gathered(self, node: ast.expr, source: Source) -> Gathered:
+        lying = self._losses.placements.value(self._program.at(node))
+        return Gathered(source, node, Shard(0, in_parts=getattr(lying, "in_parts", False)))
 
     def _counted(self, node: ast.expr, source: Source) -> Gathered:
         """Where a number of rows is to be that of all ranks: where they are counted, or a name of it is read."""
