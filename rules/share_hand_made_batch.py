@@ -532,7 +532,8 @@ def _is_viewed(draw: Draw, script: TrainingScript) -> bool:
             value = script.values.get(viewed, NOTHING)
             ours = any(isinstance(each, Draw) and each.node is draw.node for each in value.origins)
             first = call.args[0] if call.args else None  # `x.view(len(x), -1)`
-            counts = first is not None and script.counts_samples(first)
+            sizes = [each for each in walk(first) if isinstance(each, ast.expr)] if first is not None else []
+            counts = any(map(script.counts_samples, sizes))
             joins = counts and isinstance(first, ast.BinOp)  # `y.view(len(y) * length)`
             kept = not joins if draw.batch else counts and not joins  # `x.view(-1, 784)` of a batch may keep them
             if ours and not value.models and not kept:

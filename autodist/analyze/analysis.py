@@ -151,7 +151,8 @@ def _chosen(
                 other = TrainingScript(project, first.values, concerns=(twice,))
             refused = refused or (None if other.trains else other)
             parts = met is not None and losses(again.program, gathered, gathered.plan).met_at() is None
-            if other.trains >= script.trains and (parts or len(_warned(other)) <= len(_warned(script))):
+            fewer = len(_warned(script)) - len(_warned(other))  # what is only not known is gathered where that tells
+            if other.trains >= script.trains and (parts or fewer >= (not assumes)):
                 script, run = other, gathered
     left = losses(again.program, run, run.plan)
     met = left.met_at() if script.trains else None

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from autodist import operations
 from autodist.placement import Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement.plan import Plan
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held, joined
 from autodist.solve.alone import Alone
 from autodist.solve.cuts import made_global
@@ -110,6 +111,7 @@ class Gradients:
             lost = [each for each, lies in lying if is_lost(lies) or is_extreme(lies) or isinstance(lies, Shard)]
             meeting = self._gathering.meeting() if gathers and not lost else []
             if not lost and not meeting:
+                found = self._needed(found, plan, ends) if gathers else found
                 return None if gathers and self._gathering.are_in_vain(found.values()) else found
             if not gathers and self._average(lost):
                 continue
@@ -130,6 +132,20 @@ class Gradients:
             found |= fresh
             self._take([*fresh.values()])
         return None
+
+    def _needed(self, found: dict[Key, Mend], plan: Plan, ends: list[Operation]) -> dict[Key, Mend]:
+        """The same without numbers of rows that are those of all ranks already: these are counted in what is
+        gathered."""
+        for key in [key for key, each in found.items() if counts_samples(getattr(each, "placement", None))]:
+            fewer = {other: each for other, each in found.items() if other != key}
+            self._losses.plan = plan
+            self._take([*fewer.values()])
+            if not any(map(self._is_lost, ends)) and not self._gathering.meeting():
+                found = fewer
+            else:
+                self._losses.plan = plan
+                self._take([*found.values()])
+        return found
 
     def _lies(self, operation: Operation) -> Placement | None:
         return self._losses.placements.of.get(operation)
