@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from autodist import catalog, operations, optimizers, randomness
+from autodist import catalog, optimizers, randomness
 from autodist.analyze.assembling import assembled
 from autodist.analyze.batch_sizes import batch_size_sites, is_ahead, reckoned_by, shard_sites
 from autodist.analyze.evaluation import with_shared_evaluations
@@ -159,9 +159,9 @@ def _chosen(
     if met is None or not isinstance(met.node, ast.expr):
         return script
     inside = any(getattr(each.function, "name", "") in PASSES for each in met.region.around())
-    table = operations.load().find(met.name)
-    repeats = table is not None and table.cls == "repeat_each"
-    concern = meeting(met.source, met.node, along=inside and not repeats)
+    sizes = left.placements.size(met.inputs[0]) if met.inputs else None
+    matrix = sizes is not None and len(sizes) < 3  # of the samples' own, and none that is computed of each
+    concern = meeting(met.source, met.node, along=inside and not matrix)
     return refused or TrainingScript(project, first.values, concerns=(concern,))
 
 
