@@ -170,6 +170,7 @@ PLACEMENT = """
     subscripts | plan
     arguments | shapes | whole_numbers | measured | decided
     transfer
+    patterns
     samples | layout | products | between_ranks
     sizes
     along

@@ -22,7 +22,7 @@ from autodist.analyze.handmade import (
     through_time,
 )
 from autodist.analyze.launched import is_distributed, seeds_by_rank
-from autodist.analyze.losses import doubled, gathered_rows, whole_losses, without_sums
+from autodist.analyze.losses import doubled, gathered_rows, sizes_of_all, whole_losses, without_sums
 from autodist.analyze.measured import relied_on, unread, with_measured
 from autodist.analyze.modules import uncovered
 from autodist.analyze.picked import steps_on_parts
@@ -40,7 +40,7 @@ from autodist.project import Project
 from autodist.reduction import Reduction
 from autodist.rule import Severity
 from autodist.script import Concern, TrainingScript, Weighed
-from autodist.solve.losses import Losses
+from autodist.solve.losses import ALONG, Losses
 from autodist.solve.passes import PASSES
 from autodist.solve.steps import steps_of
 from autodist.source import Source, shortened, walk
@@ -159,9 +159,11 @@ def _chosen(
     if met is None or not isinstance(met.node, ast.expr):
         return script
     inside = any(getattr(each.function, "name", "") in PASSES for each in met.region.around())
-    sizes = left.placements.size(met.inputs[0]) if met.inputs else None
+    given = next((each for each in met.inputs if each.operations), None)  # behind the equation of an einsum
+    sizes = left.placements.size(given) if given is not None else None
     matrix = sizes is not None and len(sizes) < 3  # of the samples' own, and none that is computed of each
-    concern = meeting(met.source, met.node, along=inside and not matrix)
+    along = getattr(left.placements.of.get(met), "reason", "") in ALONG or not matrix
+    concern = meeting(met.source, met.node, along=inside and along)
     return refused or TrainingScript(project, first.values, concerns=(concern,))
 
 
@@ -237,7 +239,10 @@ def _modelled(
     stuck = refused or list(uncovered(first, models))
     answered = any("environment" in each.message for each in stuck)
     if {each.code for each in stuck} in ({"AD902"}, {"AD904"}) and not (answered or is_distributed(first)):
-        turns = by_turn.find(again, known, first, fsdp, partial(terms, again.program)) or turns
+        turns = (
+            by_turn.find(again, known, first, fsdp, partial(terms, again.program), partial(losses, again.program))
+            or turns
+        )
     if (site := turns.site) is not None and "AD902" in {each.code for each in refused}:
         refused = [Concern("AD902", site.source, site.node, turns.reason, Severity.REFUSAL)]
     if turns.nodes:
@@ -282,6 +287,9 @@ def _modelled(
     batch_sizes = batch_size_sites(second, plan)
     shares = (site.node for site in batch_sizes if not is_ahead(site, second))
     plan = replace(plan, divided=frozenset(each for each in shares if isinstance(each, ast.expr)))
+    if pairs and (whole_sizes := sizes_of_all(plan.divided, pairs, again.program, second)):
+        batch_sizes = [site for site in batch_sizes if site.node not in whole_sizes]
+        plan = replace(plan, divided=plan.divided - whole_sizes)
     held = shards.guarded_parameters(second, models, rank_zero_statements(second)) if fsdp else []
     reckoned = [] if is_distributed(second) else reckoned_by(second)
     single = frozenset(site.node for site, _ in (*held, *reckoned) if isinstance(site.node, ast.expr))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeGuard
 
+from autodist import operations
 from autodist.analyze import padding
 from autodist.analyze.launched import is_distributed
 from autodist.borrowed import departed
@@ -15,6 +16,7 @@ from autodist.interpreter import Event, Interpreter, Runs
 from autodist.losses.own_gradients import OwnGradient, is_of, own_gradients
 from autodist.origins import learnt_from, upstream
 from autodist.placement import Replicate
+from autodist.placement.arguments import sizes_of
 from autodist.placement.layout import WRITTEN
 from autodist.placement.sizes import OF_SIZES
 from autodist.program import Operation, Program, closure
@@ -26,7 +28,7 @@ from autodist.solve.alone import Alone
 from autodist.solve.gathering import Gathered
 from autodist.solve.gradients import Gradients
 from autodist.solve.losses import ALONG, OF_PARTS, UNSURE, Losses
-from autodist.solve.written import code_of
+from autodist.solve.written import code_of, readers
 from autodist.source import last_name, shortened
 from autodist.spread import MEAN, SAME
 from autodist.values import NOTHING, Amplified, Class, Draw, External, Object, Value
@@ -67,7 +69,9 @@ def gathered_rows(run: Interpreter, program: Program, losses: Losses, wanted: Co
     alone = Alone(frozenset(site.node for site in rank_zero_statements(run)))
     mends = Gradients(program, losses, alone).mended(gathering=wanted)
     rows = {each.node: each for node in wanted for each in mends.get(node, ()) if isinstance(each, Gathered)}
-    given = {op for node in rows for op in program.at(node).operations} & losses.assumed
+    rows = {node: each for node, each in rows.items() if not _is_made_whole(node, program)}
+    made = {node: program.at(node).operations for node in rows}
+    given = {op for several in made.values() for op in several} & losses.assumed
     if any(each.owner is None and each.name != "call" for each in given):
         return []  # a function that is not known may give anything for all samples, and is only taken for rows
     return [
@@ -75,29 +79,60 @@ def gathered_rows(run: Interpreter, program: Program, losses: Losses, wanted: Co
             each.source,
             each.node,
             joining(each.placement),
-            switch=IN_TRAINING if any(_is_switched(op, each) for op in program.at(each.node).operations) else None,
+            switch=IN_TRAINING if any(_is_evaluated(op, each, losses) for op in made[each.node]) else None,
             together=getattr(each.placement, "in_parts", False),
         )
         for each in rows.values()
     ]
 
 
-def _is_switched(operation: Operation, found: Gathered | Reduction) -> bool:
+def _is_made_whole(node: ast.expr, program: Program) -> bool:
+    """Whether it is made of as many numbers as a batch has, by a size that is written down: `torch.ones(8, 4)`"""
+    made, table = program.at(node).operations, operations.load()
+    known = [table.find(each.name) for each in made]
+    sizes = [size for each in made for size in sizes_of(each)]
+    written = bool(sizes) and all(size.is_constant for size in sizes)
+    return written and all(each is not None and each.cls in ("fill", "random") for each in known)
+
+
+def _is_evaluated(operation: Operation, found: Gathered | Reduction, losses: Losses) -> bool:
     """Whether an evaluation comes to an operation, or where its result is read, in which every rank has all data:
-    without gradients, or below `with torch.set_grad_enabled(phase == "train"):`"""
+    without gradients, and for no loss, or below `with torch.set_grad_enabled(phase == "train"):`"""
     blocks = (each for each in found.source.ancestors(found.node) if isinstance(each, (ast.With, ast.AsyncWith)))
     asked = (item.context_expr for each in blocks for item in each.items)
     if any(isinstance(each, ast.Call) and last_name(each.func) == "set_grad_enabled" for each in asked):
         return True
     managers = (op for each in operation.region.around() if each.kind == "with" for op in each.subject.operations)
-    return operation.region.without_gradients or any(op.name.endswith("set_grad_enabled") for op in managers)
+    quiet = operation.region.without_gradients and operation not in losses.steps.reaching
+    return quiet or any(op.name.endswith("set_grad_enabled") for op in managers)
+
+
+def sizes_of_all(
+    sizes: Iterable[ast.expr], gathered: Collection[ast.expr], program: Program, run: Interpreter
+) -> frozenset[ast.expr]:
+    """The batch sizes that shape what meets the rows of all ranks, so that it is to be as long: `torch.eye(size)`"""
+
+    def after(nodes: Iterable[ast.expr]) -> set[Operation]:
+        read = {user for node in nodes for user in readers(program).get(node, ())}
+        made = {op for node in nodes for op in program.at(node).operations}
+        return set(program.depending(read)) | made
+
+    whole, found = after(gathered), set[ast.expr]()
+    for size in sizes:
+        own = {op for op in after([size]) if run.placements.sizes.get(op) != ()}
+        met = (user for each in own for user in program.users[each] if not user.given.isdisjoint(whole - own))
+        if any(met):
+            found.add(size)
+    return frozenset(found)
 
 
 def doubled(rows: Iterable[Reduction], program: Program, losses: Losses) -> Concern | None:
     """Where data that every rank has in full come to, with gradients on, and are gathered as a rank's share is."""
     for each in rows:
         made = program.at(each.node).operations
-        whole = [op for op in made if losses.placements.of.get(op) == Replicate() and not _is_switched(op, each)]
+        whole = [
+            op for op in made if losses.placements.of.get(op) == Replicate() and not _is_evaluated(op, each, losses)
+        ]
         if whole and len(whole) < len(made):
             message = (
                 "the loss compares the samples of a batch, and is computed here of all data, too, gradients on: "

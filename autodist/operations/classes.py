@@ -59,6 +59,11 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     "unsqueeze": ("adds an axis of size one", AXIS),
     "expand": ("repeats along axes of size one, or new ones, without a copy", {}),
     "repeat": ("repeats the whole along axes", {}),
+    "pattern": (
+        "moves, joins, parts or computes axes as a pattern says: `rearrange(x, 'b n d -> n b d')`; reduction: the "
+        "argument's position",
+        {"reduction": int},
+    ),
     # samples
     "per_sample": (
         "computes each sample apart: the first axis, or all but the last few; mixes: how many; shape: the argument "

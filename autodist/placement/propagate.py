@@ -36,6 +36,7 @@ from autodist.placement.lattice import (
 )
 from autodist.placement.measures import MAY_LACK_AXIS, begins_behind
 from autodist.placement.opaque import WRAPPED, Opaque
+from autodist.placement.patterns import REST, sides
 from autodist.placement.placements import Placements, joint
 from autodist.placement.plan import Plan, Sharded
 from autodist.placement.reading import SOURCES, is_list, is_moved, shaped
@@ -584,6 +585,8 @@ class Propagation(Opaque):
                 size = size[1:]  # of what is listed
             if size is None and call.equation and "..." not in call.equation and known.cls == "contraction":
                 size = (None,) * len(call.equation.split("->")[0].split(",")[place].strip())
+            if size is None and known.cls == "pattern" and [REST] not in sides(call)[0]:
+                size = (None,) * len(sides(call)[0])
             sizes.append(size)
             name = ",".join(sorted(f"%{each.number}" for each in value.operations))
             operands.append(Operand(placement or Replicate(), size if size is not None else (), name=name))

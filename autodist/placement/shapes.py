@@ -10,6 +10,7 @@ from autodist.operations import Operation
 from autodist.placement.call import OTHER_SIZE, Call
 from autodist.placement.lattice import Shard
 from autodist.placement.layout import movedim, permute, squeezed, transpose
+from autodist.placement.patterns import REST, sides
 from autodist.placement.products import contracted
 
 Sizes: TypeAlias = tuple[int | None, ...] | None
@@ -53,6 +54,10 @@ def result_sizes(operation: Operation, name: str, call: Call, given: tuple[Sizes
         return _repeated(operation.cls, call, first)
     if operation.cls == "view":
         return tuple(None if each == -1 else each for each in call.sizes) or None
+    if operation.cls == "pattern":
+        after = sides(call)[1]
+        numbers = [int(each[0]) if len(each) == 1 and each[0].isdigit() else None for each in after]
+        return None if [REST] in after or not after else tuple(numbers)
     if operation.cls == "fill" or operation.cls == "random":
         return call.sizes or None
     if operation.cls == "arange":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from autodist.operations import Operation
-from autodist.placement import along, between_ranks, by_number, layout, products, samples, sizes
+from autodist.placement import along, between_ranks, by_number, layout, patterns, products, samples, sizes
 from autodist.placement.call import Call, Operand
 from autodist.placement.lattice import (
     PARTS,
@@ -57,6 +57,7 @@ FUNCTIONS: Mapping[str, Callable[[Call], Placement]] = {
     "unsqueeze": layout.unsqueeze,
     "expand": layout.expand,
     "repeat": layout.repeat,
+    "pattern": patterns.pattern,
     "per_sample": samples.per_sample,
     "decomposition": samples.decomposition,
     "sequence": samples.sequence,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import differences
 
 from autodist.config import Config, Strategy
 from autodist.convert import convert
 from autodist.project import Project
+from autodist.verify.launch import Zygote
 
 SCRIPT = """
 import torch
@@ -65,11 +67,15 @@ REFUSED = {
     "for i in range(output.size(0) // 2):\n    loss += criterion(output[i], y[i])": "is rounded for each rank's share",
     "h = torch.zeros(5, 3)\n" + EACH + "h = 0.5 * h + output[i]\n    loss += criterion(h, y[i])": "an earlier round",
     EACH + "loss = criterion(output[i], y[i])": "what a loop has left",
-    EACH + "for k in range(len(y)):\n        loss += (output[i] - output[k]).pow(2).mean()": "by their places",
     "for i in range(output.size(0)):\n    loss = criterion(output[i], y[i])\n    loss.backward(retain_graph=True)": "",
-    "out = torch.zeros(len(y), 5, 3)\n" + EACH + "out[i] = output[i] * i\nloss = out.pow(2).mean()": "",
-    "out = torch.zeros(len(y), 5, 3)\n" + EACH + "out[i] = output[i - 1]\nloss = out.pow(2).mean()": "",
 }
+GATHERED = [
+    EACH + "for k in range(len(y)):\n        loss += (output[i] - output[k]).pow(2).mean()",
+    "out = torch.zeros(len(y), 5, 3)\n" + EACH + "out[i] = output[i] * i\nloss = out.pow(2).mean()",
+    "out = torch.zeros(len(y), 5, 3)\n" + EACH + "out[i] = output[i - 1]\nloss = out.pow(2).mean()",
+    "out = torch.zeros(10, 5, 3)\nfor t in range(5):\n    out[:, t] = output[:, t]\nloss = out.pow(2).mean()",
+]
+"""Whose loss goes by the place that each row has among all: these are put together first."""
 
 
 @pytest.mark.parametrize("body", SHARED)
@@ -86,11 +92,11 @@ def test_rounds_that_belong_together_are_told(body: str, reason: str, tmp_path: 
     assert any(each.code in ("AD602", "AD902") and reason in each.message for each in found)
 
 
-def test_what_is_made_for_all_rows_and_written_in_a_step(tmp_path: Path) -> None:
-    """Nothing says how many of its rows are a rank's: the others would stay zero, and count in the mean."""
-    body = "out = torch.zeros(10, 5, 3)\nfor t in range(5):\n    out[:, t] = output[:, t]\nloss = out.pow(2).mean()"
+@pytest.mark.parametrize("body", GATHERED)
+def test_rounds_that_go_by_places_have_the_rows_of_all_ranks(body: str, tmp_path: Path, zygote: Zygote | None) -> None:
     codes, _ = converted(body, tmp_path)
-    assert "AD602" in codes
+    assert "AD606" in codes and "AD602" not in codes
+    assert differences(tmp_path, zygote, SCRIPT.replace("BODY", body.replace("\n", "\n    "))) is None
 
 
 def test_rows_that_are_viewed_lie_side_by_side(tmp_path: Path) -> None:
