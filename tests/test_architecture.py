@@ -89,7 +89,6 @@ TENSORS = """
     picking | axes | named_axes | crossing
     calls
     operations | facts
-    patterns
 """
 
 MODELS = """

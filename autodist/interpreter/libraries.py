@@ -11,7 +11,6 @@ from autodist.interpreter.words import DRAWING, LATER, NOISE_BY_SHAPE
 from autodist.source import last_name, told_once, walk
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, combine
 from autodist.tensors import facts, operations
-from autodist.tensors.patterns import REARRANGING
 from autodist.values import NOTHING, Items, Object, Parameters, Scope, Value, of, union
 
 REMAKING = tuple(
@@ -106,7 +105,7 @@ class Libraries(BuiltinCalls):
         builtin = self._builtin(name, node, args, keywords, scope)
         if builtin is not None:
             return builtin
-        if name.startswith("einops.") and name.rpartition(".")[2] in (*REARRANGING, "einsum"):
+        if name.startswith("einops.") and name.rpartition(".")[2] in ("rearrange", "reduce", "repeat", "einsum"):
             return self._function(name.rpartition(".")[2], node, args, keywords)
         roots = name.partition(".")[0]
         of_samples = any(v.spread.is_local for v in values)  # `Variable(x, requires_grad=True)`

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from autodist.operations import CLASSES, load
 from autodist.source import last_name, walk
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread, add, combine, divide, multiply
-from autodist.tensors import patterns
 
 TABLE = load()
 RELATING = TABLE.named("scan") | frozenset("sort argsort msort".split())
@@ -319,9 +318,6 @@ def operation(
         return SUM
     if name == "einsum":
         return _einsum(call, spreads[1:])
-    placed = patterns.moved(name, call, first)
-    if placed is not None:
-        return placed
     if name in ARITHMETIC and len(spreads) == 2:
         return ARITHMETIC[name](first, spreads[1])
     if name in ("reshape", "view", "flatten", "ravel") and first is COLUMNS and axis(call, position) in (None, -1):
