@@ -32,7 +32,7 @@ def subscript(
     ``counts`` if it is the number of a sample among those of its rank."""
     keys = keys_of(key)
     sharded = placement.axis if isinstance(placement, Shard) else None
-    axis, shard, counts_all = 0, None, False
+    axis, shard, counts_all, columns = 0, None, False, 1
     result: list[int | None] = []
     for place, each in enumerate(keys):
         if each.constant is None:
@@ -53,8 +53,9 @@ def subscript(
             return replace(placement, axis=len(result), rows=_named(each)), None  # `boxes[image, query]`
         if axis == sharded and isinstance(placement, Shard) and _counts_all(each, placement.rows, lies):
             shard, counts_all = len(result), True
-            result.append(None)
-        if counts_all and (axis == sharded or lies(each) == Shard(0)):  # `out[range(len(y)), y]`
+            columns = len(size(each) or (None,))
+            result += [None] * columns
+        if counts_all and (axis == sharded or _beside(each, columns, lies, size)):  # `out[range(len(y)), y]`
             axis += 1
             continue
         lying = lies(each) if sharded is None and (each.operations or each.things) else None
@@ -215,8 +216,31 @@ def _numbers_in(operation: Operation) -> tuple[Value, ...]:
     return operation.inputs[1:] if operation.name.endswith((".full_like", ".full")) else operation.inputs
 
 
+def _beside(
+    key: Value, columns: int, lies: Callable[[Value], Placement | None], size: Callable[[Value], Sizes]
+) -> bool:
+    """Whether it tells places for each sample, beside the numbers of all samples: `out[numbers, y]`; or the same ones
+    for each, where the numbers stand in a column: `out[numbers[:, None], torch.arange(3)]`"""
+    cut = key.operation is not None and key.operation.name == "builtins.slice"
+    alike = columns > 1 and lies(key) == Replicate() and not cut and len(size(key) or ()) == 1
+    return lies(key) == Shard(0) or alike
+
+
+def _column(key: Value) -> Value:
+    """Numbers of which each is laid into a row of its own: `numbers` of `numbers[:, None]`, `numbers.unsqueeze(1)`"""
+    made = key.operation
+    if made is None or not made.inputs:
+        return key
+    name, rest = made.name.rpartition(".")[2], [each.constant for each in made.inputs[1:]]
+    first, *others = keys_of(made.inputs[1]) if made.name == "getitem" else [Value()]
+    turned = made.name == "getitem" and is_whole(first) and [each.constant for each in others] == [None]
+    turned = turned or name == "unsqueeze" and rest in ([1], [-1]) or name in ("view", "reshape") and rest == [-1, 1]
+    return made.inputs[0] if turned else key
+
+
 def _counts_all(key: Value, at: str, lies: Callable[[Value], Placement | None]) -> bool:
     """Whether it tells the places of all samples that ``at`` counts, in their order: `range(len(x))`"""
+    key = _column(key)
     counting = [*held(key)]
     if not counting or any(getattr(each, "picked", EMPTY) for each in key.things):
         return False
