@@ -256,7 +256,7 @@ def call(operation: Operation, known: operations.Operation) -> Call:
         keepdim=any(settings[each].constant is True for each in ("keepdim", "keepdims") if each in settings),
         sizes=tuple(map(_size, sizes_of(operation, known))) if known.cls in SIZED else (),
         without_axes=known.cls in SIZED and any(parts(each) == [] for each in operation.operands),
-        equation=_equation(operation, known),
+        equation=equation(operation),
         reduction=reduction if isinstance(reduction, str) else "mean",
         training=_is_training(operation, known),
         batch_first=any(_may_be_true(each) for each in _settings_of("batch_first", settings, operation, known)),
@@ -366,10 +366,10 @@ def _constant(operation: Operation, known: operations.Operation, name: str, defa
     return default
 
 
-def _equation(operation: Operation, known: operations.Operation) -> str:
+def equation(operation: Operation) -> str:
     """What is written of axes: ahead of the operands, behind them (`rearrange(x, "b n d -> n b d")`), or in a layer."""
     given = operation.inputs if operation.owner is None else operation.owner.inputs
-    behind = known.cls == "pattern" and operation.owner is None
+    behind = operation.name.startswith("einops.") and operation.owner is None
     told = given[behind : behind + 1] or [v for v in (operation.keywords.get("pattern"),) if v is not None]
     first = told[0].constant if told else UNKNOWN
     return first if isinstance(first, str) else ""

@@ -63,10 +63,11 @@ def _place(before: list[list[str]], shard: int, axes: int) -> int | None:
 def sides(call: Call) -> tuple[list[list[str]], list[list[str]]]:
     """The words of each axis, before and after: `b (h w) c` has three axes."""
     taken, _, left = call.equation.partition("->")
-    return _axes(taken), _axes(left)
+    return axes_of(taken), axes_of(left)
 
 
-def _axes(side: str) -> list[list[str]]:
+def axes_of(side: str) -> list[list[str]]:
+    """The words of each axis."""
     found: list[list[str]] = []
     inside = False
     for word in side.replace("(", " ( ").replace(")", " ) ").split():

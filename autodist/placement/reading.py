@@ -25,6 +25,7 @@ from autodist.placement.lattice import (
     is_multiple,
     share,
 )
+from autodist.placement.patterns import axes_of
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
 from autodist.placement.products import PAIRED
@@ -536,6 +537,17 @@ class Reading:
         for place, each in enumerate(told):
             if rows := counted(self._size_as(each, place == at)):
                 return Shard(place, rows=rows)
+        return None
+
+    def _repeated_by_pattern(self, operation: Operation) -> tuple[Placement, Sizes] | None:
+        """What is replicated, repeated for each of a rank's samples: `repeat(token, "d -> b d", b=len(x))`"""
+        if not operation.inputs or self._operand(operation.inputs[0]) != Replicate():
+            return None
+        after = axes_of(arguments.equation(operation).partition("->")[2])
+        for place, axis in enumerate(after):
+            told = operation.keywords.get(axis[0]) if len(axis) == 1 else None
+            if told is not None and (rows := counted(self._operand(told))):
+                return Shard(place, rows=rows), (None,) * len(after)
         return None
 
     def _filled(self, placement: Placement, number: Placement) -> Placement:

@@ -38,6 +38,7 @@ def lies(line: str) -> Lying | None:
         ("rearrange(x, 'b n d -> (b n) d')", Shard(0)),
         ("rearrange(rearrange(x, 'b n d -> (b n) d') * 2, '(b n) d -> b n d', n=6)", Shard(0)),
         ("repeat(x, 'b n d -> b r n d', r=3)", Shard(0)),
+        ("repeat(torch.ones(4), 'd -> b 2 d', b=len(x))", Shard(0)),
         ("reduce(x, 'b n d -> b d', 'mean')", Shard(0)),
         ("reduce(x, 'b n d -> n d', 'mean')", MEAN),
         ("reduce(x, 'b n d -> n', 'sum')", Partial("sum")),
