@@ -182,20 +182,38 @@ class Reading:
             return PerRank("setitem", "each rank puts what it has into a list of all")
         return None
 
-    def _holds_more(self, value: Value) -> bool:
+    def _holds_more(self, value: Value, zeros: bool = False) -> bool:
         """Whether a list that is given one for each of a rank's samples is given something else beside these, once:
-        `rows = [penalty]; for row in out: rows.append(row.sum())`"""
+        `rows = [penalty]; for row in out: rows.append(row.sum())`. What is zero adds nothing to a sum, and is one more
+        where ``zeros`` count."""
         lists = [each for each in value.things if isinstance(each, Sequence)]
-        filled = [each for each in lists if any(map(self._comes_to_each, self._filled_in(each)))]
+        if any(map(self._joins_more, lists)):
+            return True
+        filled = [each for each in lists if self._is_given_each(each)]
         if not filled or self._is_of_one_sample(value):
             return False
         for each in filled:
             loading = any(region.kind in LOADING for guard in each.guards for region in guard.around())
             begun = each.node.elts if isinstance(each.node, ast.List) else []
             beside = [node for node, region in each.stores.items() if self._puts_once(node, region)]
-            if not loading and (beside or not all(arguments.is_zero(self._program.at(part)) for part in begun)):
+            less = not zeros and all(arguments.is_zero(self._program.at(part)) for part in begun)
+            if not loading and (beside or begun and not less):
                 return True
         return False
+
+    def _is_given_each(self, listed: Sequence) -> bool:
+        """Whether a list is given one for each of a rank's samples, also together: `rows += [… for row in x]`"""
+        together = (node.value for node in listed.stores if isinstance(node, ast.AugAssign))
+        added = (self._found.joint(held(self._program.at(each))) for each in together)
+        return any(map(self._comes_to_each, self._filled_in(listed))) or any(isinstance(each, Each) for each in added)
+
+    def _joins_more(self, listed: Sequence) -> bool:
+        """Whether a list is one with one for each sample and another with something else: `rows + [penalty]`"""
+        if not isinstance(listed.node, ast.BinOp):
+            return False
+        sides = [[*held(self._program.at(each))] for each in (listed.node.left, listed.node.right)]
+        lying = [self._found.joint(each) for each in sides if each]
+        return len(lying) == 2 and Replicate() in lying and any(isinstance(each, Each) for each in lying)
 
     def _puts_once(self, node: ast.AST, region: Region) -> bool:
         """Whether one element is put into a list, in no loop over samples."""
@@ -448,6 +466,8 @@ class Reading:
         sizes = self._found.size(operation.inputs[0])
         axis = call.axis if isinstance(call.axis, int) else 0
         lost = self._lost_in_list(operation.inputs[0], self._found.joint(held(operation.inputs[0])))
+        if lost is None and self._holds_more(operation.inputs[0], zeros=True):
+            lost = PerRank("list", MORE)
         if lost is not None and lost.reason in (ORDERED, REST, MORE) and not is_moved(lost):
             return lost, None
         order = lost.operation if is_moved(lost) else ""

@@ -141,6 +141,11 @@ def test_all_that_are_taken_out_one_by_one(tmp_path: Path, zygote: Zygote | None
     [
         ("rows = [net.weight.sum()]\nfor row in out:\n    rows.append(row.sum())", MORE),
         ("rows = [row.sum() for row in out]\nrows.append(net.weight.sum())", MORE),
+        ("rows = [row.sum() for row in out] + [net.weight.sum()]", MORE),
+        ("rows = [net.weight.sum()] + [row.sum() for row in out]", MORE),
+        ("rows = [net.weight.sum()]\nrows += [row.sum() for row in out]", MORE),
+        ("rows = [row.sum() for row in out] + [row.mean() for row in out]", ""),
+        ("rows = []\nrows += [row.sum() for row in out]", ""),
         ("rows = [row.sum() for row in out]\nrows.insert(0, rows[0])", MORE),
         ("rows = [0.0]\nfor row in out:\n    rows.append(row.sum())", ""),
         ("rows = []\nfor row in out:\n    rows.append(row.sum())", ""),
@@ -151,3 +156,9 @@ def test_all_that_are_taken_out_one_by_one(tmp_path: Path, zygote: Zygote | None
 def test_lists_that_hold_something_beside_one_for_each_sample(lines: str, expected: str) -> None:
     text = HEAD + indent(lines + "\nresult = sum(rows)", "    ")
     assert (reason(lies(text)) == MORE) is bool(expected)
+
+
+@pytest.mark.parametrize(("of", "told"), [("torch.stack(rows).mean()", True), ("sum(rows) / len(x)", False)])
+def test_a_zero_that_a_list_begins_with_is_one_more_where_they_are_counted(of: str, told: bool) -> None:
+    text = f"rows = [torch.zeros(())]\nfor row in out:\n    rows.append(row.sum())\nresult = {of}"
+    assert (reason(lies(HEAD + indent(text, "    "))) == MORE) is told
