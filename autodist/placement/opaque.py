@@ -202,7 +202,7 @@ def leaves_labels_out(source: Source) -> bool:
 
 def takes_first(operation: Operation) -> bool:
     """Whether it takes the first ones of several outputs."""
-    cut = operation.inputs[1].operation if operation.name == "getitem" else None
+    cut = operation.inputs[1].operation if operation.name == "getitem" and len(operation.inputs) > 1 else None
     begins = cut.inputs[0] if cut is not None and cut.name == "builtins.slice" else None
     return begins is not None and begins.is_constant and begins.constant in (None, 0)
 

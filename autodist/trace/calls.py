@@ -365,7 +365,8 @@ class Calls(Attributes):
         if isinstance(made, Sequence) and isinstance(known, Sequence) and made.parts and known.parts:
             known.parts = [one | other for one, other in zip(known.parts, made.parts, strict=True)]
         for name, slot in known.slots.items():
-            slot.value |= made.slots[name].value
+            if name in made.slots:  # and none that the function has put into it
+                slot.value |= made.slots[name].value
         return thing(known)
 
     # what layers above make of it

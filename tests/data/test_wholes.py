@@ -142,8 +142,8 @@ def test_what_is_computed_of_all_rows_is_that_of_all_ranks(line: str, tmp_path: 
 @pytest.mark.parametrize(
     ("line", "code"),
     [
-        ("out = net(x); loss = torch.pdist(out).mean()", "AD602"),
-        ("out = net(x); loss = (out.t() @ out).mean()", "AD906"),
+        ("out = net(x); loss = torch.pdist(out).mean()", "AD902"),
+        ("out = net(x); loss = (out.t() @ out).mean()", "AD603"),
         ("loss = criterion(np.vectorize(net)(x), y)", "AD904"),
     ],
 )

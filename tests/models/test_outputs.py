@@ -184,7 +184,6 @@ def test_models_of_transformers(tmp_path: Path, batches: str, outputs: str) -> N
     """The loss comes first; batches that a script cuts itself are shared out to them as to others."""
     text = FINE_TUNED.replace("{batches}", batches).replace("{outputs}", outputs)
     after, said = conftest.converted(tmp_path, text)
-    shown = "mean_over_ranks" if "loss, logits" in outputs else "reduce_mean"  # of some labels, and weighed
-    assert "DDP(" in after and f"print({shown}(loss.item()))" in after, said
-    assert ("AD604" in said) is ("what its labels do not leave out" not in said) is (shown == "reduce_mean")
+    assert "DDP(" in after and "print(reduce_mean(loss.item()))" in after, said
+    assert "AD604" in said and "what its labels do not leave out" not in said
     assert ("DistributedSampler" in after) == (batches == LOADED)

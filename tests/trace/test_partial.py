@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import converted
+from programs import traced
 
 SCRIPT = """\
 from functools import partial
@@ -179,3 +180,15 @@ def test_callbacks_by_words(tmp_path: Path) -> None:
     """Many events reach many callbacks by one call, and what these read of the runner is found there."""
     text, said = converted(tmp_path, WORDS)
     assert "self.losses.append(reduce_mean(self.loss.item()))" in text and "warning" not in said
+
+
+def test_a_function_may_put_names_into_what_it_is_given_by_name() -> None:
+    program = traced("""\
+def named(**options):
+    options["help"] = 1
+    return options
+
+first = named(size=2)
+second = named(size=2)
+""")
+    assert program.complete
