@@ -73,6 +73,8 @@ def subscript(
                 return replace(placement, rows=PIECES), (None, *sizes[1:]) if sizes else None
             other = any(every.name.startswith("operator.") for every in each.operations)
             return PerRank("getitem", BY_PLACE) if other else chosen, _behind(keys[place + 1 :], sizes)
+        if axis == sharded and isinstance(chosen, PerRank) and chosen.reason == SO_MANY:
+            return chosen, None  # `x[torch.randperm(len(x))[:4]]`
         places = isinstance(chosen, PerRank) and chosen.rows  # of some of the rank's own
         part = _part(placement, each, number or lies) if axis == sharded and isinstance(placement, Shard) else None
         if part is not None:
