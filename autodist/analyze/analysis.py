@@ -239,10 +239,7 @@ def _modelled(
     stuck = refused or list(uncovered(first, models))
     answered = any("environment" in each.message for each in stuck)
     if {each.code for each in stuck} in ({"AD902"}, {"AD904"}) and not (answered or is_distributed(first)):
-        turns = (
-            by_turn.find(again, known, first, fsdp, partial(terms, again.program), partial(losses, again.program))
-            or turns
-        )
+        turns = by_turn.find(again, known, first, fsdp, partial(terms, again.program)) or turns
     if (site := turns.site) is not None and "AD902" in {each.code for each in refused}:
         refused = [Concern("AD902", site.source, site.node, turns.reason, Severity.REFUSAL)]
     if turns.nodes:

@@ -15,10 +15,9 @@ from autodist.losses import rounds
 from autodist.models import parts
 from autodist.reduction import Reduction
 from autodist.script import Model, Site
-from autodist.solve.facts import is_mean, is_sum
 from autodist.solve.learned import learned
-from autodist.solve.losses import Losses
 from autodist.source import shortened, walk
+from autodist.spread import MEAN, SUM
 from autodist.values import NOTHING, Draw, External, Function, Object
 
 RANDOM = ("random", "random_number", "numpy_draw")
@@ -55,11 +54,9 @@ def find(
     first: Interpreter,
     sharded: bool,
     terms: Callable[[Interpreter, Plan], tuple[Reduction, ...]],
-    lying: Callable[[Interpreter, Plan], Losses],
 ) -> Turns | None:
     """The loops of which ranks share the rounds; None where no step has one. The forward passes of ``sharded`` models
-    meet those of other ranks. ``terms`` finds the sums that are to be multiplied under a plan, and ``lying`` how losses
-    lie under it."""
+    meet those of other ranks. ``terms`` finds the sums that are to be multiplied under a plan."""
     if any(True for event in first.of("backward") for each in event.value.origins if isinstance(each, Object)):
         return None  # of a loader
     if (site := _accumulated(first)) is not None:
@@ -75,8 +72,7 @@ def find(
         nodes = frozenset(loop.through.iter for loop in loops if loop.through is not None)
         found = Turns(nodes, even)
         shared = replace(plan, sharded=frozenset(), draws=frozenset(), turns=nodes, even=even)
-        settled = _settled(run, shared, terms)
-        objection = next(_of_losses(settled, lying(settled, settled.plan)), None)
+        objection = next(_of_losses(_settled(run, shared, terms)), None)
         if objection is None and not sharded:
             return found
         objection = objection or (Site(loops[0].source, loops[0].node), SHARDED)
@@ -224,14 +220,14 @@ def _meet_in_passes(run: Interpreter) -> bool:
     return foreign or any("register_buffer" in source.text for source in run.project.sources)
 
 
-def _of_losses(run: Interpreter, losses: Losses) -> Iterator[tuple[Site, str]]:
+def _of_losses(run: Interpreter) -> Iterator[tuple[Site, str]]:
     """Losses that do not add up."""
     events = [event for event in run.of("backward") if event.value.models]
     shared = [e for e in events if any(isinstance(o, Draw) and o.turn for o in e.value.origins)]
     for event in events:
         if event not in shared:
             yield Site(event.source, event.node), "another loss of the step is that of all samples on each rank"
-        elif not all(is_sum(each) or is_mean(each) and _is_even(run) for each in losses.of(event.node)):
+        elif event.value.spread is not SUM and not (event.value.spread is MEAN and _is_even(run)):
             yield Site(event.source, event.node), f"{_code(event)} takes no sum or mean of their losses"
 
 

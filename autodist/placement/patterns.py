@@ -44,9 +44,10 @@ def pattern(call: Call) -> Placement:
             "min": Partial("min"),
         }
         return joined.get(call.reduction, call.apart(NO_SUM))
-    if [REST] in after[:found] or after[found][0] != word:
+    if after[found][0] != word or [REST] in after[:found] and ([REST] not in before or not call.first.axes):
         return call.apart(WRITTEN)
-    return Shard(found, order=first.order, rows=first.rows, in_parts=len(after[found]) > 1)
+    behind = (call.first.axes - len(before)) * ([REST] in after[:found])
+    return Shard(found + behind, order=first.order, rows=first.rows, in_parts=len(after[found]) > 1)
 
 
 def _place(before: list[list[str]], shard: int, axes: int) -> int | None:

@@ -211,6 +211,12 @@ def by_dimension(names: str, make: Callable[[int], Made]) -> dict[str, Made]:
     return {name: make(int(name[-2])) for name in names.split()}
 
 
+def patterned(pattern: str, *kind: str) -> Made:
+    """A function of a tensor of three axes that a pattern of einops is written for."""
+    told = {"equation": pattern, **({"reduction": kind[0]} if kind else {})}
+    return function(pattern, *kind, axes=(3,), told=told)
+
+
 EXAMPLES: dict[str, Made] = {
     # layers
     **by_dimension(
@@ -320,6 +326,11 @@ EXAMPLES: dict[str, Made] = {
         "svd svdvals qr eigh eigvalsh inv pinv det slogdet matrix_norm inverse pinverse pca_lowrank".split(),
         several(function(axes=(3,)), function(axes=(2,))),
     ),
+    "rearrange": several(*[patterned(each) for each in ("a b c -> c a b", "a b c -> (a b) c", "a ... -> ... a")]),
+    "einops.repeat": patterned("a b c -> b 2 a c"),
+    "reduce": several(*[patterned("a b c -> b a", kind) for kind in ("mean", "sum", "max")]),
+    "Rearrange": layer("a b c -> b a c", axes=(3,), told={"equation": "a b c -> b a c"}),
+    "Reduce": layer("a b c -> a c", "mean", axes=(3,), told={"equation": "a b c -> a c", "reduction": "mean"}),
     "cholesky": sized((NINE * 3,), lambda f, x: f(x @ x.mT + torch.eye(x.size(-1), dtype=x.dtype))),
     "cross": sized(((9, 9, 3), (9, 9, 3)), lambda f, x, y: f(x, y, dim=-1)),
     "fliplr": function(axes=(2,)),
