@@ -236,7 +236,6 @@ class Machine(ABC):
     # what layers ask of those above them
 
     @abstractmethod
-    @abstractmethod
     def _note_row_by_row(self, target: ast.expr, scope: Scope) -> None: ...
 
     @abstractmethod

@@ -32,13 +32,18 @@ def reduction(call: Call) -> Placement:
     """One number of all along an axis: each rank's part of it, if that is the samples' axis."""
     kind = str(call.parameters.get("kind", "none"))
     if partials(call):
-        return _reduced_part(call, kind)
+        return reduced_part(call, kind)
     found = aligned(call)
     if not isinstance(found, Shard):
         return found
     over = call.axes()
     if found.axis not in over:
         return found if call.keepdim else Shard(found.axis - sum(each < found.axis for each in over))
+    return reduced(call, kind)
+
+
+def reduced(call: Call, kind: str) -> Placement:
+    """One number of all samples: each rank's part of it, if these are joined to that of all."""
     if kind == "mean":
         return Partial("mean", rows_of(call))
     if kind in ("sum", "max", "min"):
@@ -52,7 +57,8 @@ def rows_of(call: Call) -> str:
     return next((each for each in found if not is_even_number(each)), next(iter(found), call.first.rows))
 
 
-def _reduced_part(call: Call, kind: str) -> Placement:
+def reduced_part(call: Call, kind: str) -> Placement:
+    """One number of several of which each is a rank's part."""
     part = partials(call)[0]
     if is_linear(part) and kind in ("sum", "mean"):
         return multiple(part)

@@ -5,12 +5,12 @@ A word stands for an axis, and brackets for one that several are joined to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from autodist.placement.along import NO_SUM, rows_of
+from autodist.placement.along import reduced, reduced_part
+from autodist.placement.by_number import partials
 from autodist.placement.call import Call
-from autodist.placement.lattice import Partial, Placement, Shard
+from autodist.placement.lattice import Placement, Shard
 from autodist.placement.layout import GROUPED, WRITTEN
 
 BATCH = frozenset("b B bs batch batch_size".split())
@@ -21,6 +21,9 @@ REST = "..."
 def pattern(call: Call) -> Placement:
     """Where the axis of the samples is moved to, what it is joined with, or what is computed along it."""
     shard, first = call.first.shard, call.first.placement
+    reduces = call.operation.endswith(("reduce", "Reduce"))
+    if reduces and partials(call):
+        return reduced_part(call, call.reduction)
     if shard is None or not isinstance(first, Shard):
         return first
     before, after = sides(call)
@@ -33,21 +36,15 @@ def pattern(call: Call) -> Placement:
         return call.apart(WRITTEN)
     words = before[at]
     word = next((each for each in words if each in BATCH), words[0])
-    if len(words) > 1 and not (first.in_parts or word in BATCH) or word != words[0]:
-        return call.apart(GROUPED)  # `rearrange(x, "(a c) d -> a c d", c=2)`: samples in pairs
+    if len(words) > 1 and not first.in_parts or word != words[0]:
+        return call.apart(GROUPED)  # `rearrange(x, "(b c) d -> b c d", c=2)`: samples in pairs
     found = next((place for place, axis in enumerate(after) if word in axis), None)
     if found is None:
-        joined: Mapping[str, Placement] = {
-            "mean": Partial("mean", rows_of(call)),
-            "sum": Partial("sum"),
-            "max": Partial("max"),
-            "min": Partial("min"),
-        }
-        return joined.get(call.reduction, call.apart(NO_SUM))
+        return reduced(call, call.reduction if reduces else "none")
     if after[found][0] != word or [REST] in after[:found] and ([REST] not in before or not call.first.axes):
         return call.apart(WRITTEN)
     behind = (call.first.axes - len(before)) * ([REST] in after[:found])
-    return Shard(found + behind, order=first.order, rows=first.rows, in_parts=len(after[found]) > 1)
+    return replace(first, axis=found + behind, in_parts=len(after[found]) > 1)
 
 
 def _place(before: list[list[str]], shard: int, axes: int) -> int | None:

@@ -526,8 +526,8 @@ class Propagation(Opaque):
             return Replicate(), ()
         if known.cls in ("expand", "repeat", "repeat_each") and (shard := self._spread_out(operation)) is not None:
             return shard, (None,) * (1 if known.cls == "repeat_each" else len(arguments.sizes_of(operation)))
-        if known.cls == "pattern" and (repeated := self._repeated_by_pattern(operation)) is not None:
-            return repeated
+        if known.cls == "pattern" and (told := self._sized_by_pattern(operation)) is not None:
+            return told
         if known.cls in ("fill", "random") and (like := self._shaped_like(operation)) is not None:
             placement = self._first(like)
             return (placement if isinstance(placement, Shard) else Replicate()), self._found.size(like.inputs[0])

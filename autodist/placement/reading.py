@@ -25,6 +25,7 @@ from autodist.placement.lattice import (
     is_multiple,
     share,
 )
+from autodist.placement.layout import OF_WHOLE
 from autodist.placement.patterns import axes_of
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
@@ -559,11 +560,17 @@ class Reading:
                 return Shard(place, rows=rows)
         return None
 
-    def _repeated_by_pattern(self, operation: Operation) -> tuple[Placement, Sizes] | None:
-        """What is replicated, repeated for each of a rank's samples: `repeat(token, "d -> b d", b=len(x))`"""
-        if not operation.inputs or self._operand(operation.inputs[0]) != Replicate():
+    def _sized_by_pattern(self, operation: Operation) -> tuple[Placement, Sizes] | None:
+        """What is replicated, repeated for each of a rank's samples: `repeat(token, "d -> b d", b=len(x))`; or samples
+        of which it is written down how many all ranks have: `rearrange(x, "(b n) d -> b n d", b=16)`"""
+        lying = self._operand(operation.inputs[0]) if operation.inputs else None
+        before, after = (axes_of(each) for each in arguments.equation(operation).partition("->")[::2])
+        if isinstance(lying, Shard) and before:
+            word = before[lying.axis][0] if lying.axis < len(before) and before[lying.axis] else ""
+            told = operation.keywords.get(word)
+            return (PerRank(operation.name, OF_WHOLE), None) if told and not counted(self._operand(told)) else None
+        if lying != Replicate():
             return None
-        after = axes_of(arguments.equation(operation).partition("->")[2])
         for place, axis in enumerate(after):
             told = operation.keywords.get(axis[0]) if len(axis) == 1 else None
             if told is not None and (rows := counted(self._operand(told))):

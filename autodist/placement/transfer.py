@@ -131,7 +131,7 @@ def transfer(operation: Operation, call: Call) -> Placement:
         call = replace(call, operands=tuple(_in_order(each) for each in call.operands))
     result = _result(operation, call)
     in_parts = any(isinstance(each.placement, Shard) and each.placement.in_parts for each in call.operands)
-    if in_parts and isinstance(result, Shard) and operation.cls not in ("view", "unflatten"):
+    if in_parts and isinstance(result, Shard) and operation.cls not in ("view", "unflatten", "pattern"):
         result = replace(result, in_parts=True)
     if isinstance(result, Shard) and orders:
         rows = along.rows_of(call)

@@ -43,6 +43,8 @@ def lies(line: str) -> Lying | None:
         ("reduce(x, 'b n d -> n d', 'mean')", MEAN),
         ("reduce(x, 'b n d -> n', 'sum')", Partial("sum")),
         ("reduce(x, 'b n d -> d', reduction='max')", Partial("max")),
+        ("reduce(x.mean(0), 'n d -> n', 'mean')", MEAN),
+        ("reduce(x.amax(0), 'n d -> n', 'max')", Partial("max")),
         ("Rearrange('b n d -> n b d')(x)", Shard(1)),
         ("Reduce('b n d -> b n', 'max')(x)", Shard(0)),
     ],
@@ -56,6 +58,10 @@ def test_the_axis_of_the_samples_is_followed(line: str, expected: Placement) -> 
     [
         "rearrange(x, 'b n d -> (n b) d')",  # samples between each other
         "rearrange(x, '(p c) n d -> p c n d', c=2)",  # in pairs
+        "rearrange(x, '(b c) n d -> b c n d', c=2)",
+        "rearrange(rearrange(x, 'b n d -> (b n) d'), '(b n) d -> b n d', b=8)",  # of all ranks' samples
+        "reduce(x.mean(0), 'n d -> n', 'max')",  # of a part of each number
+        "reduce(x.sum(0), 'n d -> n', 'min')",
         "reduce(x, 'b n d -> n d', 'prod')",
         "rearrange(x, 'b n d -> ... b')",
     ],
