@@ -572,7 +572,7 @@ class TrainingScript:
     """How many samples the last of the batches has that some of them cut, where no two ranks can share it."""
     own_draws: frozenset[ast.expr] = frozenset()
     """Those of them by which each rank draws numbers of samples for itself, seeded apart as its dropout is."""
-    counts_samples: Callable[[ast.AST], bool] = bool
+    counts_samples: Callable[[ast.AST], bool] = lambda _: False
     """Whether an expression goes by how many samples a rank has, of which all have as many: `len(x)`."""
     adds_up: bool = False
     """Whether something is a sum over a rank's samples, or their number."""

@@ -154,8 +154,10 @@ def _chosen(
             fewer = len(_warned(script)) - len(_warned(other))  # what is only not known is gathered where that tells
             if other.trains >= script.trains and (parts or fewer >= (not assumes)):
                 script, run = other, gathered
+    if not (script.trains and _warned(script)):
+        return script
     left = losses(again.program, run, run.plan)
-    met = left.met_at() if script.trains else None
+    met = left.met_at()
     if met is None or not isinstance(met.node, ast.expr):
         return script
     inside = any(getattr(each.function, "name", "") in PASSES for each in met.region.around())

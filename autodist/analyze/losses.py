@@ -35,7 +35,7 @@ from autodist.values import NOTHING, Amplified, Class, Draw, External, Object, V
 
 ROUNDING = frozenset("int round floor ceil trunc".split())
 ENDS = frozenset(
-    "backward format print log tracker schedule test save write file_method step discarded store set_item meets "
+    "backward format print log tracker schedule test save write file_method step discarded store set_item "
     "handed_over statistic scales_gradient answer own_step loose_step picks_data reported trial_result".split()
 )
 """Kinds of events by which a value has an effect."""

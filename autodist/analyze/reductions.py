@@ -76,7 +76,7 @@ def reduced(
 
 ROUNDS = 4
 BY_NUMBER = ("elementwise", "add", "multiply", "divide")
-TRAINING = frozenset("statistic scales_gradient meets own_step loose_step picks_data".split())
+TRAINING = frozenset("statistic scales_gradient own_step loose_step picks_data".split())
 """Kinds of events by which training goes by a number."""
 
 

@@ -53,7 +53,6 @@ BILINEAR = frozenset("mul multiply dot vdot inner outer matmul mm mv bmm einsum 
 
 
 OPERATIONS = frozenset([ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Subscript])
-PAIRING = OPERATIONS - {ast.UnaryOp}
 COMPUTING = frozenset([ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Subscript, ast.Call])
 READ = frozenset([ast.Name, ast.Attribute, ast.Constant])
 OF_ROWS = frozenset([ast.Attribute, ast.Call, ast.Subscript, ast.BinOp])

@@ -64,7 +64,7 @@ def _stepped(run: Interpreter) -> Iterator[tuple[ast.expr, Source, ast.AST]]:
         given = call.args[0] if isinstance(call, ast.Call) and call.args else None
         for leaf in given.elts if isinstance(given, (ast.List, ast.Tuple)) else ():
             value = run.values.get(leaf, NOTHING)
-            if _has_samples(leaf, run) and not value.things:
+            if not value.things and _has_samples(leaf, run):
                 own = (each.node for each, made in steps if made is call and each.source is source)
                 yield from ((leaf, source, step) for step in own if source.home(step) is source.home(call))
 
@@ -86,8 +86,8 @@ def _changed(run: Interpreter) -> Iterator[tuple[ast.expr, Source, ast.AST]]:
     for node in run.values:
         if isinstance(node, ast.Attribute) and node.attr == "grad" and node in run.sources:
             value = run.values.get(node.value, NOTHING)
-            own = _has_samples(node.value, run) and not (value.things or value.models)
-            if own and _is_changed(node, run.sources[node]):
+            own = not (value.things or value.models) and _is_changed(node, run.sources[node])
+            if own and _has_samples(node.value, run):
                 yield node, run.sources[node], node
 
 
