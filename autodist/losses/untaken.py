@@ -37,6 +37,8 @@ def untaken(run: Interpreter, settings: bool = False) -> dict[ast.expr, tuple[So
     """The operations that let samples of a batch meet where training does not come, and the test that says so: by what
     a batch always is, or also by ``settings`` as they are written."""
     found: dict[ast.expr, tuple[Source, ast.expr]] = {}
+    if not run.of("backward"):
+        return found  # nothing trains: no samples are shared out
     for operation, lying in run.placements.of.items():
         meets = isinstance(lying, PerRank) and lying.reason in MEETING | {OF_WHOLE}
         first = meets and not any(isinstance(run.placements.of.get(each), PerRank) for each in operation.given)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from autodist.placement.call import Call
 from autodist.placement.lattice import PerRank, Placement, Replicate
-from autodist.program import Operation, held
+from autodist.program import Operation, Program, held
 
 RANKS = frozenset("RANK LOCAL_RANK GROUP_RANK NODE_RANK SLURM_PROCID SLURM_LOCALID".split()) | {
     f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "LOCAL_RANK")
@@ -36,14 +37,30 @@ def gives_rank(operation: Operation) -> bool:
     return operation.name in ENVIRONMENT and bool(operation.inputs) and operation.inputs[0].constant in RANKS
 
 
-def without_reduced(made: Sequence[Operation]) -> list[Operation]:
-    """Some of the results that a value may be, without those that others are once they are reduced over the ranks:
-    `if distributed: dist.all_reduce(total)`"""
-    reduced = set[Operation]()
-    for each in made:
-        messages = [one for one in _before([each]) if one.name.startswith("torch.distributed.")]
-        reduced |= {one for one in _before(messages) if one not in messages} - {each} if messages else set()
-    return [each for each in made if each not in reduced] or list(made)
+class Reduced:
+    """Which results of a program are others once they are reduced over the ranks: `dist.all_reduce(total)`"""
+
+    def __init__(self) -> None:
+        self._known: dict[Operation, frozenset[Operation]] = {}
+
+    def without(self, made: Sequence[Operation]) -> list[Operation]:
+        """Some of the results that a value may be, without those that others of them are once they are reduced."""
+        reduced = frozenset[Operation]().union(*map(self._by, made))
+        return [each for each in made if each not in reduced] or list(made)
+
+    def _by(self, operation: Operation) -> frozenset[Operation]:
+        """What a result was before it was reduced, and what that is computed of."""
+        if operation not in self._known:
+            messages = [one for one in _before([operation]) if one.name.startswith("torch.distributed.")]
+            before = frozenset(_before(messages)).difference(messages) if messages else frozenset[Operation]()
+            self._known[operation] = before - {operation}
+        return self._known[operation]
+
+
+@lru_cache(maxsize=2)
+def reduced_in(program: Program) -> Reduced | None:
+    """The results that a program reduces itself, if it does: found once, as it does not change any more."""
+    return Reduced() if any(each.name.startswith("torch.distributed.") for each in program.operations) else None
 
 
 def _before(ends: Sequence[Operation]) -> list[Operation]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from autodist.placement import arguments
-from autodist.placement.between_ranks import without_reduced
+from autodist.placement.between_ranks import Reduced
 from autodist.placement.lattice import Placement, Replicate, join
 from autodist.placement.plan import Plan
 from autodist.placement.shapes import Sizes
@@ -31,8 +31,8 @@ class Placements:
     """The losses that are taken for means over samples, and are otherwise different on each rank."""
     measured: set[Operation] = field(default_factory=set)
     """Those of which it was measured how they lie, and reading does not know."""
-    communicates: bool = False
-    """Whether the program reduces some over the ranks itself."""
+    reduced: Reduced | None = None
+    """Which of them are others once the program has reduced them over the ranks itself, if it does."""
 
     def value(self, value: Value) -> Placement | None:
         """How a value lies, whichever operation gives it; None if none has."""
@@ -47,7 +47,7 @@ class Placements:
         if len(known) < 2:
             return taken.get(known[0], self.of[known[0]]) if known else None
         known.sort(key=lambda each: each.number)
-        known = without_reduced(known) if self.communicates else known
+        known = self.reduced.without(known) if self.reduced is not None else known
         begun = [each for each in known if not self.begins(each)] if len(known) > 1 else known
         return joint(taken.get(each, self.of[each]) for each in begun or known)
 

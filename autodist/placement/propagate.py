@@ -11,7 +11,7 @@ from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
-from autodist.placement.between_ranks import gives_rank, rank
+from autodist.placement.between_ranks import gives_rank, rank, reduced_in
 from autodist.placement.by_number import PAIRED
 from autodist.placement.call import ROWS, Call, Operand
 from autodist.placement.decided import dependents, side_by_side
@@ -81,7 +81,7 @@ class Propagation(Opaque):
                 self._found.sizes.pop(each, None)
                 self._found.measured.discard(each)
         self._found.plan = self._plan
-        self._found.communicates = any(each.name.startswith("torch.distributed.") for each in self._program.operations)
+        self._found.reduced = reduced_in(self._program)
         self._settle(operations_)
         again = [each for each in operations_ if each in self._cyclic]
         while lost := [each for each in again if isinstance(self._found.of.get(each), PerRank)]:

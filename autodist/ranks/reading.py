@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from autodist import operations
 from autodist.catalog import Catalog
 from autodist.placement import Partial, PerRank, Placement, Replicate, Shard
-from autodist.placement.between_ranks import ENVIRONMENT, RANKS, WORLD, gives_rank, without_reduced
+from autodist.placement.between_ranks import ENVIRONMENT, RANKS, WORLD, Reduced, gives_rank, reduced_in
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
 from autodist.program import BATCH, FIELDS, SAMPLE, UNKNOWN, Operation, Program, Region, Value, held, joined
@@ -79,6 +79,7 @@ class Ranks:
     def __init__(self, program: Program, sources: Iterable[Source], catalog: Catalog) -> None:
         self.program, self.sources, self.catalog = program, tuple(sources), catalog
         self._table = operations.load()
+        self._reduced = reduced_in(program) or Reduced()
         self._stored: dict[tuple[str | None, str | None], list[Store]] = {}
         self._evaluated: dict[tuple[Operation, int], object] = {}
         self._cut: dict[Any, bool] = {}
@@ -287,7 +288,7 @@ class Ranks:
 
     def _own(self, value: Value, seen: set[Operation]) -> Operation | None:
         parts = [each for each in contained(value) if not self._is_either(each)]
-        made = [op for part in parts for op in without_reduced(sorted(part.operations, key=lambda op: op.number))]
+        made = [op for part in parts for op in self._reduced.without(sorted(part.operations, key=lambda op: op.number))]
         for each in made:
             if each in seen:
                 continue
@@ -351,7 +352,7 @@ class Ranks:
         """Whether a value is that of all ranks in one context, and a rank's own in another."""
         if len(value.operations) < 2:
             return False
-        left = without_reduced(sorted(value.operations, key=lambda op: op.number))
+        left = self._reduced.without(sorted(value.operations, key=lambda op: op.number))
         lying = {type(self.placements.of.get(each)) for each in left if not self.placements.begins(each)}
         whole = Replicate in lying or any(map(self._is_scaled, left)) and not all(map(self._is_scaled, left))
         if PerRank in lying and any(self.is_reduced(each) for each in left):

@@ -105,7 +105,7 @@ def sources(
     found = _Found(program, catalog, table or operations.load())
     found.ahead = ahead
     by_rows = found.by_rows()
-    by_columns = found.by_columns(by_rows)
+    by_columns = found.by_columns(by_rows) if found.backward else None
     if by_columns is None:
         return by_rows
     if _steps_along(by_rows):

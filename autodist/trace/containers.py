@@ -24,6 +24,8 @@ GROWING = frozenset("append appendleft add insert extend extendleft update put p
 SHRINKING = frozenset("pop popleft remove clear sort reverse popitem rotate discard".split())
 READING = ("iterate", "getitem", "builtins.int", "torch.Tensor.item", "torch.Tensor.tolist")
 """Beginnings of the names of operations that hand on what they are given."""
+DEEP = 9
+"""So many operations back it is looked whether a number was drawn."""
 LISTING = frozenset("list tuple sorted set".split())
 """The functions that list the keys of a dict."""
 
@@ -336,12 +338,16 @@ class Containers(Names):
             found |= self.record("getitem", node, frame, [thing(container), Value(key.operations)], tag="by sample")
         return found
 
-    def _is_drawn(self, operation: Operation, depth: int = 8) -> bool:
-        """Whether it is a number of a sample that was drawn, or what was looked up by one."""
-        if self.catalog.has(operation.name, "index_draw"):
-            return True
-        given = operation.operands if depth and operation.name.startswith(READING) else ()
-        return any(self._is_drawn(each, depth - 1) for value in given for each in value.operations)
+    def _is_drawn(self, operation: Operation) -> bool:
+        """Whether it is a number of a sample that was drawn, or what was looked up by one, a few operations ago."""
+        seen, last = {operation}, [operation]
+        for _ in range(DEEP):
+            if any(self.catalog.has(each.name, "index_draw") for each in last):
+                return True
+            read = (each for each in last if each.name.startswith(READING))
+            last = list({op for each in read for value in each.operands for op in value.operations} - seen)
+            seen.update(last)
+        return False
 
     def _entry(self, container: Any, key: Value, node: ast.AST, frame: Frame) -> Value:
         name = key.constant
