@@ -39,7 +39,11 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     "index": ("takes some numbers along an axis by their places: `x.narrow(1, 0, 2)`", AXIS),
     "gather": ("takes or puts numbers along an axis, by places that a tensor of as many axes tells", AXIS),
     "select": ("takes one entry along an axis, which is gone: `x.select(1, 0)`", AXIS),
-    "repeat_each": ("repeats each entry along an axis behind itself: `x.repeat_interleave(2, 0)`", AXIS),
+    "repeat_each": (
+        "repeats each entry along an axis behind itself: `x.repeat_interleave(2, 0)`; sizes: the argument that tells "
+        "how often",
+        {**AXIS, "sizes": int},
+    ),
     "filter": ("takes the numbers that a mask of the same shape marks", {}),
     "places": ("tells the places of the numbers that are not zero: `torch.nonzero(mask)`", {}),
     "concatenate": ("lays tensors behind each other along an axis", AXIS),
@@ -54,7 +58,10 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     "view": ("gives other sizes to the same numbers in the same order", {}),
     "view_as": ("gives the sizes of another tensor to the same numbers in the same order", {}),
     "flatten": ("makes one axis of several", {}),
-    "unflatten": ("makes several axes of one", {}),
+    "unflatten": (
+        "makes several axes of one; sizes: the argument that tells how long they are",
+        {**AXIS, "sizes": int},
+    ),
     "squeeze": ("leaves out axes of size one", AXIS),
     "unsqueeze": ("adds an axis of size one", AXIS),
     "expand": ("repeats along axes of size one, or new ones, without a copy", {}),

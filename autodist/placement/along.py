@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autodist.placement.by_number import NONLINEAR, PAIRED, aligned, partials
-from autodist.placement.call import Call
+from autodist.placement.call import Call, told_parts
 from autodist.placement.lattice import (
     Partial,
     Placement,
@@ -110,7 +110,7 @@ def repeat_each(call: Call) -> Placement:
         return call.apart(PAIRED)
     one = call.first.axes == 1 or call.axis is not None
     if isinstance(call.first.placement, Shard) and call.axis is not None and call.first.shard in call.axes():
-        return replace(call.first.placement, in_parts=True)
+        return replace(call.first.placement, parts=told_parts([call.first.placement.parts, *call.sizes[:1]]))
     return call.first.placement if one or call.first.shard in (0, None) else call.apart(OF_ALL)
 
 

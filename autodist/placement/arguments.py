@@ -29,7 +29,7 @@ SHAPE = "normalized_shape"
 MIXED = {"pad": "pad", "layer_norm": SHAPE, "rms_norm": SHAPE}
 """What functions call the argument that has a number for each axis which they compute together."""
 SHAPES = ("torch.Tensor.shape", "torch.Tensor.size", "object.shape", "object.size")
-SIZED = frozenset("view expand repeat fill random unflatten".split())
+SIZED = frozenset("view expand repeat repeat_each fill random unflatten".split())
 SIZES = ("size", "k", "num_samples")
 """The keywords that tell how many numbers are drawn."""
 LEAVING_OUT = ("weight", "ignore_index")
@@ -257,6 +257,7 @@ def call(operation: Operation, known: operations.Operation) -> Call:
         sizes=tuple(map(_size, sizes_of(operation, known))) if known.cls in SIZED else (),
         without_axes=known.cls in SIZED and any(parts(each) == [] for each in operation.operands),
         equation=equation(operation),
+        words={name: _size(each) for name, each in settings.items()} if known.cls == "pattern" else {},
         reduction=reduction if isinstance(reduction, str) else "mean",
         training=_is_training(operation, known),
         batch_first=any(_may_be_true(each) for each in _settings_of("batch_first", settings, operation, known)),
@@ -445,7 +446,12 @@ def sizes_of(operation: Operation, known: operations.Operation | None = None) ->
     place = known.parameters.get("sizes") if known is not None else None
     given = [operation.keywords[each] for each in SIZES if each in operation.keywords]
     if not given and isinstance(place, int) and place >= 0:
-        given = list(operation.inputs[place : place + 1])
+        told = (
+            operation.owner.inputs
+            if operation.owner is not None and known is not None and known.cls == "unflatten"
+            else operation.inputs
+        )
+        given = list(told[place : place + 1])
     elif not given:
         given = list(operation.inputs[1:] if tensor else operation.inputs)
         if place is not None or operation.name.endswith("full"):  # `torch.randint(9, (3,))`

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from autodist.placement.lattice import PAIRS, PerRank, Placement, Shard
@@ -10,6 +10,14 @@ from autodist.placement.lattice import PAIRS, PerRank, Placement, Shard
 ROWS = "rows"
 OTHER_SIZE = 1_000_003
 """Stands for a size that is a setting of the script: no product of other sizes."""
+
+
+def told_parts(sizes: Iterable[int | None]) -> int:
+    """How many parts are made of a sample by joining its axis with others of some sizes, or 0 where one is not told."""
+    made = 1
+    for each in sizes:
+        made *= each if each is not None and 0 < each < OTHER_SIZE else 0
+    return made
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,8 @@ class Call:
     without_axes: bool = False
     """Whether it is told that there are no sizes: `torch.ones([])`."""
     equation: str = ""
+    words: Mapping[str, int | None] = field(default_factory=dict)
+    """How long the axes of a pattern are that are told by their words: `rearrange(x, "(b n) d -> b n d", n=6)`."""
     reduction: str = "mean"
     training: bool = True
     batch_first: bool = False

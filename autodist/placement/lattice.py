@@ -26,8 +26,14 @@ class Shard:
     order: str = ""
     rows: str = "rows"
     """What counts the entries along that axis: of a batch, as many on all ranks; else the value that picked them."""
-    in_parts: bool = field(default=False, compare=False)
-    """Whether the entries are parts of samples: `x.flatten()`. The ranks' samples take turns, and not their parts."""
+    parts: int = field(default=1, compare=False)
+    """How many entries in a row are parts of one sample, `x.flatten()`, or 0 where it is not told. The ranks' samples
+    take turns, and not their parts."""
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether the entries are parts of samples."""
+        return self.parts != 1
 
 
 @dataclass(frozen=True)

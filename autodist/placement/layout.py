@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
 from autodist.placement.along import OF_ALL, rows_of
-from autodist.placement.call import OTHER_SIZE, Call
+from autodist.placement.call import OTHER_SIZE, Call, told_parts
 from autodist.placement.lattice import Placement, Shard, share
 
 FIRST = " axes first"
@@ -51,13 +53,19 @@ def view(call: Call) -> Placement:
         return call.first.placement
     before = call.first.sizes[:shard]
     first = call.first.placement
-    behind = isinstance(first, Shard) and not first.axis and not first.in_parts
+    behind = isinstance(first, Shard) and not first.axis
     made = _made_of_each(call) if behind and call.sizes[:1] == (-1,) else None
-    if behind and None not in call.sizes and -1 not in call.sizes and OTHER_SIZE not in call.sizes:
+    if (
+        behind
+        and not getattr(first, "in_parts", False)
+        and None not in call.sizes
+        and -1 not in call.sizes
+        and OTHER_SIZE not in call.sizes
+    ):
         if None not in call.first.sizes[1:] and len(call.sizes) > call.first.axes:
             return call.apart(GROUPED)  # `out.view(4, 2, 3)` of eight samples
     if made is not None:
-        return Shard(0, in_parts=made > 1) if made.denominator == 1 else call.apart(GROUPED)
+        return Shard(0, parts=made.numerator) if made.denominator == 1 else call.apart(GROUPED)
     for at, size in enumerate(call.sizes):
         if size in (-1, None):
             fits = None not in before and prod(each or 0 for each in before) == prod(s or 0 for s in call.sizes[:at])
@@ -76,9 +84,18 @@ def view(call: Call) -> Placement:
             ):
                 return Shard(1, rows=share(rows_of(call), parts))  # ranks' samples take turns
             if not fits and at == shard == 1 and len(call.sizes) == 2 and before == (None,) * len(before):
-                return Shard(1, in_parts=merged)  # `scores.transpose(0, 1).reshape(classes, -1)`
-            return Shard(at, in_parts=merged) if fits else _behind_others(call, at, len(call.sizes) - 1)
+                return Shard(1, parts=0 if merged else 1)  # `scores.transpose(0, 1).reshape(classes, -1)`
+            return Shard(at, parts=0 if merged else 1) if fits else _behind_others(call, at, len(call.sizes) - 1)
     return call.apart(WRITTEN)
+
+
+def parted(placement: Shard, sizes: Collection[int | None]) -> Shard | None:
+    """The axis of samples that are in parts, where these become axes of such sizes: `unflatten(0, (-1, 6))`. None if
+    that lays several samples beside each other, or parts of them."""
+    number, told = told_parts(sizes), None not in sizes
+    if not number or not placement.parts:  # which would be one, if there is one part of each sample
+        return None if told and placement.parts == 1 else placement
+    return None if placement.parts % number else replace(placement, parts=placement.parts // number)
 
 
 def _made_of_each(call: Call) -> Fraction | None:
@@ -86,6 +103,7 @@ def _made_of_each(call: Call) -> Fraction | None:
     samples of eight numbers."""
     each, row = call.first.sizes[1:], call.sizes[1:]
     numbers, of_row = (prod(n or 0 for n in sizes) for sizes in (each, row))
+    numbers *= getattr(call.first.placement, "parts", 1)
     return Fraction(numbers, of_row) if numbers and of_row > 0 and OTHER_SIZE not in (*each, *row) else None
 
 
@@ -123,7 +141,9 @@ def flatten(call: Call) -> Placement:
     shard, axes = call.first.shard, call.first.axes
     start, end = (each % axes for each in (*call.named(), 0, -1)[:: 1 if len(call.named()) != 1 else 2][:2])
     if shard is not None and shard == start:
-        return Shard(shard, in_parts=end > start)
+        return Shard(
+            shard, parts=told_parts([getattr(call.first.placement, "parts", 1), *call.first.sizes[start + 1 : end + 1]])
+        )
     if shard is None or shard < start:
         return call.first.placement
     if shard <= end:
@@ -133,9 +153,12 @@ def flatten(call: Call) -> Placement:
 
 def unflatten(call: Call) -> Placement:
     """Several axes of one."""
-    shard, (at,) = call.first.shard, call.axes()
-    if shard is None or shard < at or shard == at and call.sizes[0] == -1:
-        return call.first.placement
+    shard, (at,), first = call.first.shard, call.axes(), call.first.placement
+    if isinstance(first, Shard) and shard == at and call.sizes[0] == -1:
+        left = parted(first, call.sizes[1:])
+        return call.apart(GROUPED) if left is None else left
+    if shard is None or shard < at:
+        return first
     return Shard(shard + len(call.sizes) - 1) if shard > at else call.apart(WRITTEN)
 
 

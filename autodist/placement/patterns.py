@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from autodist.placement.along import reduced, reduced_part
 from autodist.placement.by_number import partials
-from autodist.placement.call import Call
+from autodist.placement.call import Call, told_parts
 from autodist.placement.lattice import Placement, Shard
-from autodist.placement.layout import GROUPED, WRITTEN
+from autodist.placement.layout import GROUPED, WRITTEN, parted
 
 BATCH = frozenset("b B bs batch batch_size".split())
 """What the samples are called where several axes are joined, of which the first may be another one."""
@@ -36,7 +36,10 @@ def pattern(call: Call) -> Placement:
         return call.apart(WRITTEN)
     words = before[at]
     word = next((each for each in words if each in BATCH), words[0])
-    if len(words) > 1 and not first.in_parts or word != words[0]:
+    lengths = _lengths(call, before)
+    told = [lengths.get(each) for each in words[1:]]
+    laid = parted(first, told) if word == words[0] and (first.in_parts or None not in told) else None
+    if laid is None:
         return call.apart(GROUPED)  # `rearrange(x, "(b c) d -> b c d", c=2)`: samples in pairs
     found = next((place for place, axis in enumerate(after) if word in axis), None)
     if found is None:
@@ -44,7 +47,15 @@ def pattern(call: Call) -> Placement:
     if after[found][0] != word or [REST] in after[:found] and ([REST] not in before or not call.first.axes):
         return call.apart(WRITTEN)
     behind = (call.first.axes - len(before)) * ([REST] in after[:found])
-    return replace(first, axis=found + behind, in_parts=len(after[found]) > 1)
+    parts = told_parts([laid.parts, *(lengths.get(each) for each in after[found][1:])])
+    return replace(first, axis=found + behind, parts=parts)
+
+
+def _lengths(call: Call, before: list[list[str]]) -> dict[str, int | None]:
+    """How long axes are, by their words: as they are told, or as those of the operand are."""
+    single = [axis[0] if len(axis) == 1 else "" for axis in before]
+    known = zip(single, call.first.sizes, strict=False) if [REST] not in before else ()
+    return {**dict(known), **call.words}
 
 
 def _place(before: list[list[str]], shard: int, axes: int) -> int | None:

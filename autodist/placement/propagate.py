@@ -506,7 +506,7 @@ class Propagation(Opaque):
             if isinstance(placement, Shard) and placement.in_parts and told[placement.axis : placement.axis + 1]:
                 size = self._operand(told[placement.axis])
                 one = size == Partial("sum", ROWS) and placement.rows == ROWS  # `x.view(len(x), -1)`
-                placement = replace(placement, in_parts=not one)
+                placement = replace(placement, parts=1 if one else placement.parts)
         if known.short == "full" and len(operation.inputs) > 1:
             placement = self._filled(placement, self._operand(operation.inputs[1]) or Replicate())
         if operation in self._cyclic and known.cls == "add":

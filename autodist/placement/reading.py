@@ -12,7 +12,7 @@ from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.placement.along import BY_PLACE
-from autodist.placement.call import OTHER_SIZE, ROWS, Call
+from autodist.placement.call import OTHER_SIZE, ROWS, Call, told_parts
 from autodist.placement.lattice import (
     PIECES,
     Each,
@@ -479,7 +479,7 @@ class Reading:
         each = sizes[axis + 1] if sizes is not None and len(sizes) > axis + 1 else None
         alike = each not in (None, OTHER_SIZE) or all(map(self._is_row, held(operation.inputs[0])))
         rows = self._rows_in(operation.inputs[0]) if alike else f"pieces of {of}"
-        laid = Shard(axis, rows=rows, order=order, in_parts=alike and each != 1)
+        laid = Shard(axis, rows=rows, order=order, parts=told_parts([each]) if alike else 1)
         return laid, (*sizes[1 : axis + 1], None, *sizes[axis + 2 :]) if sizes else None
 
     def _is_row(self, operation: Operation) -> bool:

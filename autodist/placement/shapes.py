@@ -157,6 +157,9 @@ def _moved(cls: str, call: Call, given: tuple[Sizes, ...]) -> Sizes:
         return (*first[:at], *first[at + 1 :]) if first else None
     if cls in MOVES:
         return _in_order(cls, call, first)
+    if cls == "unflatten":
+        at = call.axes()[0]
+        return (*first[:at], *(None if each == -1 else each for each in call.sizes), *first[at + 1 :])
     if cls == "squeeze":
         gone = squeezed(call) if call.first.axes == len(first) else ()
         return tuple(each for at, each in enumerate(first) if at not in gone)

@@ -40,7 +40,7 @@ def fill(call: Call) -> Placement:
         return Replicate()
     size = call.operands[sized[0]].placement
     if len(sized) == 1 and is_multiple(size) and isinstance(size, Partial):  # `torch.randn(4 * len(x))`
-        return Shard(sized[0], rows=size.weight, in_parts=True)
+        return Shard(sized[0], rows=size.weight, parts=0)
     return Shard(sized[0], rows=rows) if len(sized) == 1 and (rows := _counts(size)) else call.apart(NO_NUMBER)
 
 

@@ -130,9 +130,9 @@ def transfer(operation: Operation, call: Call) -> Placement:
     if orders - {""}:
         call = replace(call, operands=tuple(_in_order(each) for each in call.operands))
     result = _result(operation, call)
-    in_parts = any(isinstance(each.placement, Shard) and each.placement.in_parts for each in call.operands)
-    if in_parts and isinstance(result, Shard) and operation.cls not in ("view", "unflatten", "pattern"):
-        result = replace(result, in_parts=True)
+    parts = {each.placement.parts for each in call.operands if isinstance(each.placement, Shard)} - {1}
+    if parts and isinstance(result, Shard) and not (result.in_parts or operation.cls in PARTING):
+        result = replace(result, parts=parts.pop() if len(parts) == 1 else 0)
     if isinstance(result, Shard) and orders:
         rows = along.rows_of(call)
         return replace(
@@ -144,6 +144,8 @@ def transfer(operation: Operation, call: Call) -> Placement:
     return piecewise(result) if pieces else result
 
 
+PARTING = ("view", "unflatten", "pattern")
+"""Classes of operations that may put the parts of samples together again."""
 ORDERED = "what is where in it, all samples together tell"
 OF_OTHERS = "one sample meets what is computed of others"
 PAIRWISE = frozenset("same linear elementwise add multiply divide view".split())

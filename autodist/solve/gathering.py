@@ -140,7 +140,7 @@ class Gathering:
 
     def _gathered(self, node: ast.expr, source: Source) -> Gathered:
         lying = self._losses.placements.value(self._program.at(node))
-        return Gathered(source, node, Shard(0, in_parts=getattr(lying, "in_parts", False)))
+        return Gathered(source, node, Shard(0, parts=getattr(lying, "parts", 1)))
 
     def _counted(self, node: ast.expr, source: Source) -> Gathered:
         """Where a number of rows is to be that of all ranks: where they are counted, or a name of it is read."""
