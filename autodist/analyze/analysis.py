@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from autodist import catalog, optimizers, randomness
 from autodist.analyze.assembling import assembled
-from autodist.analyze.batch_sizes import batch_size_sites, is_ahead, reckoned_by, shard_sites
+from autodist.analyze.batch_sizes import batch_size_sites, reckoned_by, shard_sites
 from autodist.analyze.evaluation import with_shared_evaluations
 from autodist.analyze.handmade import (
     along_sequence,
@@ -22,7 +22,7 @@ from autodist.analyze.handmade import (
     through_time,
 )
 from autodist.analyze.launched import is_distributed, seeds_by_rank
-from autodist.analyze.losses import doubled, gathered_rows, sizes_of_all, whole_losses, without_sums
+from autodist.analyze.losses import doubled, doubts, gathered_rows, sizes_of_all, whole_losses, without_sums
 from autodist.analyze.measured import relied_on, unread, with_measured
 from autodist.analyze.modules import uncovered
 from autodist.analyze.picked import steps_on_parts
@@ -131,9 +131,7 @@ def _chosen(
 
     def modelled(rows: tuple[Reduction, ...]) -> tuple[TrainingScript, Interpreter, Lying]:
         start = gathering(_nodes(rows)) if rows else first
-        script, run, lying = _modelled(project, config, facts, again, start, rows)
-        opaque = () if is_distributed(first) or not script.trains else map(_unfollowed, _opaque(run))
-        return replace(script, concerns=(*script.concerns, *opaque)), run, lying
+        return _modelled(project, config, facts, again, start, rows)
 
     script, run, lying = modelled(())
     if run is first or is_distributed(first) or lying is None:
@@ -284,7 +282,7 @@ def _modelled(
         plan = replace(plan, terms=_nodes(summed))
         second = planned(plan)
     batch_sizes = batch_size_sites(second, plan)
-    shares = (site.node for site in batch_sizes if not is_ahead(site, second))
+    shares = (site.node for site in batch_sizes)
     plan = replace(plan, divided=frozenset(each for each in shares if isinstance(each, ast.expr)))
     if pairs and (whole_sizes := sizes_of_all(plan.divided, pairs, again.program, second)):
         batch_sizes = [site for site in batch_sizes if site.node not in whole_sizes]
@@ -311,8 +309,10 @@ def _modelled(
         script, weighed=tuple(even), joined=joined, gathered=paired, terms=summed, reckoned=tuple(reckoned)
     )
     script = replace(script, concerns=(*script.concerns, *late))
-    measured = tuple(relied_on(judged, facts))
-    script = replace(script, concerns=(*script.concerns, *measured), unread=frozenset(unread(judged)))
+    opaque = () if by_hand or not script.trains else map(_unfollowed, _opaque(run))
+    told = (*script.concerns, *relied_on(judged, facts), *opaque)
+    script = replace(script, concerns=told, unread=frozenset(unread(judged)))
+    script = replace(script, concerns=(*script.concerns, *doubts(run, judged, script.concerns)))
     if config.strategy is Strategy.ZERO:
         parted, states = optimizers.parted(run, script.models, script.guards)
         script = replace(script, parted=tuple(parted), optimizer_states=tuple(states))

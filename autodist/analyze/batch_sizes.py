@@ -402,15 +402,6 @@ def _repeats_for_losses(use: ast.expr, source: Source, run: Interpreter) -> bool
     return _reaches_losses(call, source, run)
 
 
-def is_ahead(site: Site, run: Interpreter) -> bool:
-    """Whether a batch size is used ahead of training, for what is alike for each sample: there are no samples yet."""
-    node = site.node
-    if not isinstance(node, ast.expr) or _is_in(run.step_loops, node, run):
-        return False
-    where = site.source
-    return any(asks(node, where, run) for asks in (_repeats_for_losses, _is_given_for_losses, _goes_through_rows))
-
-
 def _reaches_losses(call: ast.Call, source: Source, run: Interpreter) -> bool:
     """Whether losses are computed from what a call gives, by the names that it goes through, and of all of it."""
     fed, reached = learnt_from(run), False

@@ -17,8 +17,6 @@ from autodist.losses.own_gradients import OwnGradient, is_of, own_gradients
 from autodist.origins import learnt_from, upstream
 from autodist.placement import Replicate
 from autodist.placement.arguments import sizes_of
-from autodist.placement.layout import WRITTEN
-from autodist.placement.sizes import OF_SIZES
 from autodist.program import Operation, Program, closure
 from autodist.reduction import IN_TRAINING, Reduction, joining
 from autodist.rule import Severity
@@ -27,10 +25,9 @@ from autodist.solve import gradients
 from autodist.solve.alone import Alone
 from autodist.solve.gathering import Gathered
 from autodist.solve.gradients import Gradients
-from autodist.solve.losses import ALONG, OF_PARTS, UNSURE, Losses
+from autodist.solve.losses import OF_PARTS, UNSURE, Losses
 from autodist.solve.written import code_of, readers
 from autodist.source import last_name, shortened
-from autodist.spread import MEAN, SAME
 from autodist.values import NOTHING, Amplified, Class, Draw, External, Object, Value
 
 ROUNDING = frozenset("int round floor ceil trunc".split())
@@ -167,15 +164,19 @@ def _clips(site: Site) -> bool:
 
 
 def loss_concerns(run: Interpreter, losses: Losses) -> Iterator[Concern]:
-    """Losses that are not those of the whole batch, and why: what is sure, or else that nothing is."""
+    """Losses that are not those of the whole batch, and why."""
     yield from _lost(run, losses)
     yield from _told_by_events(run)
+
+
+def doubts(run: Interpreter, losses: Losses, told: Collection[Concern]) -> Iterator[Concern]:
+    """Losses of which it cannot be told that they are those of the whole batch, and nothing else is ``told``."""
+    named = {each.node for each in told if each.code.startswith(("AD602", "AD9"))}
     for event in _doubtful(run):
+        if named & losses.made_of(event.node):
+            continue
         if (found := losses.doubted_at(event.node)) is not None:
             operation, reason = found
-            alike = event.value.spread in (MEAN, SAME)
-            if alike and (reason in (OF_SIZES, WRITTEN) or run.plan.draws and reason not in ALONG):
-                continue  # of shapes of which it is not told how many axes they have
             code = code_of(operation)
             message = (
                 "cannot tell that this loss is a sum or mean over the samples of the batch, so that gradients that are "
@@ -231,11 +232,9 @@ def _lost(run: Interpreter, losses: Losses) -> Iterator[Concern]:
 
 
 def _doubtful(run: Interpreter) -> list[Event]:
-    """The backward passes of losses that values do not call means."""
+    """The backward passes whose losses may be others than those of one process."""
     passes = {event.node: event for event in reversed(run.of("backward"))}.values()
-    by_hand = bool(run.plan.taken or run.plan.batches or run.plan.draws)
-    found = [each for each in reversed(passes) if by_hand or each.value.spread not in (MEAN, SAME)]
-    return [] if is_distributed(run) else found  # `check` sees to those
+    return [] if is_distributed(run) else [*reversed(passes)]  # `check` sees to those
 
 
 def _told_by_events(run: Interpreter) -> Iterator[Concern]:

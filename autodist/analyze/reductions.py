@@ -13,12 +13,13 @@ from autodist.files.naming import rank_zero_statements
 from autodist.interpreter import Interpreter, Plan, Runs
 from autodist.operations import load
 from autodist.origins import learnt_from
-from autodist.placement import Each, Partial, Placement, Replicate, Shard
+from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.between_ranks import OWN_NUMBER
 from autodist.placement.call import ROWS
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan as Lying
 from autodist.placement.propagate import propagate
+from autodist.placement.sizes import AGAIN
 from autodist.program import Operation, Program, closure, held
 from autodist.reduction import IN_TRAINING, Joining, Reduction, joining
 from autodist.rule import Severity
@@ -215,15 +216,22 @@ def _dealt_out(given: Sources, plan: Plan) -> Mapping[Operation, Mapping[Operati
     return {user: held for user, held in given.taken.items() if is_of_share(user)}
 
 
-def _of_shares(program: Program, plan: Plan) -> Iterator[tuple[Operation, Placement]]:
-    """What is made as large as a batch is, and of a rank's share where the size is divided: `torch.ones(batch_size)`"""
+def _of_shares(program: Program, run: Interpreter, plan: Plan) -> Iterator[tuple[Operation, Placement]]:
+    """What is made as large as a batch is, or laid out so, and of a rank's share where the size is divided:
+    `torch.ones(batch_size)`, `x.view(batch_size * 3, 4)`"""
     table = load()
     for node in plan.divided:
-        for each in readers(program).get(node, ()):
+        product = run.sources[node].parents[node]
+        multiplies = isinstance(product, ast.BinOp) and isinstance(product.op, ast.Mult)
+        for each in (*readers(program).get(node, ()), *(readers(program).get(product, ()) if multiplies else ())):
             known, given = table.find(each.name), list(getattr(each.node, "args", []))
-            listed = given[0].elts if given and isinstance(given[0], (ast.Tuple, ast.List)) else given
+            listed = next((e.elts for e in given if isinstance(e, (ast.Tuple, ast.List))), given)
             if known is not None and known.cls in ("fill", "random") and node in listed:
                 yield each, Shard(listed.index(node))
+            elif known is not None and known.cls == "arange" and node in listed:
+                yield each, PerRank(known.name, AGAIN, rows=ROWS)
+            elif known is not None and known.cls == "view" and multiplies and product in listed[:1]:
+                yield each, Shard(0, parts=0)
 
 
 def _lying(program: Program, run: Interpreter, plan: Plan) -> Lying:
@@ -237,7 +245,8 @@ def _lying(program: Program, run: Interpreter, plan: Plan) -> Lying:
     passed_by = [op for op in program.operations if op.node in plan.untaken]  # training does not come there
     branches = {op.region for op in passed_by if op.region.kind == "branch"}
     untaken = {op: Shard(0) for op in program.operations if op.region in branches} | dict.fromkeys(passed_by, Shard(0))
-    placed = {**given.plan.placed, **weighed, **divided, **untaken, **dict(_of_shares(program, plan))}
+    decided = {**weighed, **divided, **untaken, **dict(_of_shares(program, run, plan))}
+    placed = {**given.plan.placed, **decided}
     lying = replace(given.plan, placed=placed, taken=_dealt_out(given, plan))
     source, region = program.operations[0].source, program.operations[0].region
     demand = Demand("state", program.operations[0])
@@ -255,7 +264,7 @@ def _lying(program: Program, run: Interpreter, plan: Plan) -> Lying:
         tuples = [each for each in told if not program.at(each).operations]  # `x, y = next(batches)`
         handed = {op: shard for each in tuples for op in held(program.at(each)) if op.is_tensor}
         before = above(program, plan.batches)
-        lying = replace(lying, placed={**weighed, **divided, **untaken, **rounds, **handed})
+        lying = replace(lying, placed={**decided, **rounds, **handed})
         lying = replace(lying, counts=lambda op, told: None if op in before else given.counts(op, told))
         lying = made_global(at(told), program, lying, shard)
     lying = made_global(at(_taken_in_turn(program, run, plan)), program, lying, Each("rows"))

@@ -21,8 +21,9 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     "linear": ("is linear in the number that it is given: `-x`", {}),
     "elementwise": (
         "computes each number from those in the same place: `x.exp()`; with `compares`, a test: `x > y`; with "
-        "`invariant`, the same of numbers that are all several times as large: `x.sign()`",
-        {"compares": bool, "invariant": bool, **SHAPES},
+        "`invariant`, the same of numbers that are all several times as large: `x.sign()`; with `scales`, as many "
+        "times as large, unless it is given bounds: `x.abs()`, `x.clamp(min=0)`",
+        {"compares": bool, "invariant": bool, "scales": bool, **SHAPES},
     ),
     "add": ("adds or subtracts", {}),
     "multiply": ("multiplies number by number", {}),

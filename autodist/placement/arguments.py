@@ -264,8 +264,14 @@ def call(operation: Operation, known: operations.Operation) -> Call:
         is_told=_is_told(operation, known),
         mixed=_mixed(operation, known),
         width=_width(operation, known),
+        bounded=any(not each.is_constant or each.constant not in (None, 0) for each in _beside(operation)),
         leaves_out=any(is_set(option(operation, known, each)) for each in LEAVING_OUT),
     )
+
+
+def _beside(operation: Operation) -> Iterator[Value]:
+    """What an operation is given beside its first operand."""
+    return (each for each in (*operation.inputs[1:], *operation.keywords.values()))
 
 
 def _is_training(operation: Operation, known: operations.Operation) -> bool:

@@ -62,6 +62,8 @@ class Call:
     batch_first: bool = False
     is_told: bool = True
     """Whether it is given the argument that the table names."""
+    bounded: bool = False
+    """Whether it is given a number beside what it computes with, other than zero: `x.clamp(max=1)`."""
     leaves_out: bool = False
     """Whether a loss leaves out or weighs targets: `ignore_index=0`, or weights of classes, which are no operand."""
     mixed: slice | None = None

@@ -29,6 +29,8 @@ class InPlace(Measures):
         by = self._operand(key) or Replicate()
         if old is None:
             return None, None
+        if isinstance(old, Shard) and new == old and any(map(self._gives_several, base.operations)):
+            return old, sizes  # one of several pieces along another axis
         if isinstance(old, Shard):
             part, _ = subscript(old, sizes, key, self._operand, self._found.size)
             fits = not isinstance(part, PerRank) and isinstance(new, (Shard, Replicate, Each))

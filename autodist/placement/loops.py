@@ -82,6 +82,8 @@ class Loops(Reading):
         if not cycle.isdisjoint(value.operations) and self._adds_up_in(cycle):
             return False
         made, told = value.operations, value.constants
+        if made and all(each.name == "getitem" and any(map(self._counts_own, held(each.inputs[1]))) for each in made):
+            return False  # `x[i]`, where a round puts in what is computed of it
         told -= set() if user.name in TESTS else {(type(None), None)}  # with which nothing is computed
         return len(made) + len(told) > 1 or any(self._varies(each) for each in made) or bool(value.things)
 
@@ -179,9 +181,10 @@ class Loops(Reading):
 
     def _numbers_of_own(
         self, operation: Operation, known: operations.Operation, given: Iterable[Value]
-    ) -> PerRank | None:
+    ) -> PerRank | Partial | None:
         """What is computed from the number that a rank's sample has among its own, `0.5 * i`, or a list of these: the
-        sample has another number in the batch. To take the sample by it, or to compare it, says which one it is."""
+        sample has another number in the batch. To take the sample by it, or to compare it, says which one it is. One
+        more than the last of them counts the samples."""
         for value in given:
             listed = [
                 op for each in value.things for part in getattr(each, "contents", tuple)() for op in part.operations
@@ -192,6 +195,9 @@ class Loops(Reading):
             if known.cls in NUMBERING and len(loops) == 1 and PIECES not in loops:
                 if all(each.name == "range.index" for each in numbers):
                     last = any(is_behind(operation, each) for each in numbers)  # it counts the rounds
+                    one = operation.name == "operator.add" and 1 in [each.constant for each in operation.inputs]
+                    if last and one and loops == {ROWS} and all(map(_begins_with_zero, numbers)):
+                        return Partial("sum", ROWS)  # `i + 1`
                     if value.operations:
                         return PerRank("range.index" if last else known.name, AGAIN)
                     by_others = any(map(self._is_lost, self._tests_of(value)))
@@ -240,6 +246,12 @@ class Loops(Reading):
             and lying.loop not in (PIECES, "range")
             and not lying.loop.startswith(PARTS)
         )
+
+
+def _begins_with_zero(number: Operation) -> bool:
+    """Whether numbers begin with zero: `range(8)`, `enumerate(x)`"""
+    first, *others = [each.constant for each in number.inputs] or [0]
+    return first == 0 if others or "of" in number.keywords or not number.inputs else True
 
 
 def _carriers(value: Value) -> frozenset[Region]:

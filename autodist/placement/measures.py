@@ -10,13 +10,15 @@ from math import prod
 
 from autodist import operations
 from autodist.placement import arguments
-from autodist.placement.call import OTHER_SIZE, ROWS, Call
-from autodist.placement.lattice import GUESSED, Partial, PerRank, Placement, Replicate, Shard, counted
+from autodist.placement.call import OTHER_SIZE, ROWS, Call, Operand
+from autodist.placement.lattice import GUESSED, Partial, PerRank, Placement, Replicate, Shard, counted, is_even_number
 from autodist.placement.layout import GROUPED, OF_WHOLE
+from autodist.placement.layout import view as view_of
 from autodist.placement.loops import Loops
 from autodist.placement.shapes import Sizes
+from autodist.placement.sizes import OF_SIZES
 from autodist.placement.subscripts import subscript
-from autodist.program import Operation, Value, closure, held
+from autodist.program import UNKNOWN, Operation, Value, closure, held
 from autodist.trace.things import Object
 
 ALIGNING = frozenset("add multiply divide elementwise loss".split())
@@ -28,6 +30,8 @@ FILES = frozenset(
 MAY_GROUP = f"{GUESSED} whether it lays several samples of a rank into each row"
 MAY_LACK_AXIS = f"{GUESSED} whether it lays a column of numbers beside a row, each meeting all others"
 
+COUNT, UNTOLD = (None, True), (None, False)
+"""Sizes of a view: the number of a rank's samples, and one or several of which nothing is told."""
 COMPUTED: dict[str, Callable[[int, int], int]] = {
     f"operator.{each.__name__}": each for each in (operator.add, operator.sub, operator.mul, operator.floordiv)
 }
@@ -40,6 +44,15 @@ def _data_sets(value: Value, within: int = 4) -> Iterator[Operation]:
     for each in value.things if within else ():
         given = (*each.inputs, *each.keywords.values()) if isinstance(each, Object) else ()
         yield from (op for part in given for op in _data_sets(part, within - 1))
+
+
+def _parts_of(value: Value) -> Iterator[ast.expr]:
+    """What a tuple of sizes is written as: its elements, or the two that are joined, `x.shape[:2] + (-1,)`."""
+    joins = value.operation
+    if joins is not None and joins.name == "operator.add" and isinstance(joins.node, ast.BinOp):
+        yield from (joins.node.left, joins.node.right)
+    elif not value.operations and len(value.things) == 1:
+        yield from (part for each in value.things for part in getattr(each.node, "elts", []))
 
 
 def begins_behind(key: Value, axis: int) -> bool:
@@ -81,6 +94,64 @@ class Measures(Loops):
         numbers = [self._number(each, within - 1) for each in op.inputs]
         known = [each for each in numbers if each is not None]
         return computed(*known) if computed is not None and len(known) == 2 and known[1] else None
+
+    def _led_by_shape(self, view: Operation, known: operations.Operation) -> tuple[Placement, Sizes] | None:
+        """A view whose sizes are those of a tensor, some of them, beside others: `q.view(*q.shape[:-1], -1, 2)`,
+        `q.view(q.shape[:2] + (-1,))`. With as many samples first as it has, it keeps them as they are."""
+        first, before = self._operand(view.inputs[0]), self._found.size(view.inputs[0])
+        nodes = list(getattr(view.node, "args", []))[view.name == "torch.reshape" :]
+        laid, led = self._spelled(nodes) if isinstance(first, (Shard, Replicate)) else ([], False)
+        given = map(self._operand, view.inputs[1:])
+        if first == Replicate() and not led and any(isinstance(e, PerRank) and e.reason == OF_SIZES for e in given):
+            return first, None  # all ranks have as many numbers of it: none of its axes is as long as a rank's batch
+        if not led or isinstance(first, Replicate) and any(counts for _, counts in laid):
+            return None
+        result = None if UNTOLD in laid else tuple(None if size == -1 else size for size, _ in laid)
+        if not isinstance(first, Shard):
+            return first or Replicate(), result
+        if laid[:1] == [COUNT] and not first.axis and is_even_number(first.rows):
+            return replace(first, rows=ROWS, parts=1), result
+        sizes = tuple(size for size, _ in laid)
+        call = Call(known.name, (Operand(first, before),), sizes=sizes) if before and result else None
+        return (view_of(call), result) if call is not None else None
+
+    def _spelled(self, nodes: Iterable[ast.expr], within: int = 4) -> tuple[list[tuple[int | None, bool]], bool]:
+        """The sizes that are written one after the other, and whether each counts samples; and whether some of them are
+        those of a tensor, of which it may not be told how many there are."""
+        found: list[tuple[int | None, bool]] = []
+        led = False
+        for node in nodes:
+            value = self._program.at(node.value if isinstance(node, ast.Starred) else node)
+            shape, parts = self._shape_told(value), list(_parts_of(value)) if within else []
+            if isinstance(value.constant, tuple):
+                found += [(each, False) for each in value.constant]
+                continue
+            if shape is None and parts:
+                shape, inside = self._spelled(parts, within - 1)
+                led |= inside
+            elif shape is not None:
+                led = True
+            number = self._number(value)
+            one = COUNT if counted(self._operand(value)) == ROWS else (OTHER_SIZE if number is None else number, False)
+            found += [one] if shape is None else shape
+        return found, led
+
+    def _shape_told(self, value: Value) -> list[tuple[int | None, bool]] | None:
+        """The sizes of a tensor, or the first or last of them, that a value is: `x.shape[:-1]`"""
+        of, cut = value.operation, slice(None)
+        of = of.inputs[0].operation if of is not None and of.name == "iterate" and of.inputs else of
+        if of is not None and of.name == "getitem" and (by := of.inputs[1].operation) is not None:
+            bounds = [each.constant for each in by.inputs] if by.name == "builtins.slice" else [UNKNOWN]
+            if not all(each is None or type(each) is int for each in bounds) or bounds[2] is not None:
+                return None
+            of, cut = of.inputs[0].operation, slice(*bounds)
+        if of is None or of.name not in arguments.SHAPES or len(of.inputs) != 1:
+            return None
+        lying, sizes = self._operand(of.inputs[0]), self._found.size(of.inputs[0])
+        axis = lying.axis if isinstance(lying, Shard) and lying.rows == ROWS and not lying.in_parts else None
+        if sizes is None:  # of which the first counts the samples
+            return [COUNT, UNTOLD] if axis == 0 and cut.start in (None, 0) and cut.stop != 0 else None
+        return [COUNT if at == axis else (size, False) for at, size in enumerate(sizes)][cut]
 
     def _by_sizes(
         self,
@@ -216,6 +287,9 @@ class Measures(Loops):
         lying, sizes = self._operand(weights), self._found.size(weights)
         if known.parameters.get("by_row") and isinstance(lying, Shard) and not lying.axis and sizes and len(sizes) == 2:
             return lying, (sizes[0], self._number(numbers[0]) if numbers else None)
+        share = [rows for each in arguments.sizes_of(operation, known) if (rows := counted(self._operand(each)))]
+        if len(share) == 1 and share[0].startswith(ROWS):  # so many of each rank's samples: `len(x) // 2`
+            return Shard(0, rows=share[0]), (None,)
         return PerRank(known.name, "it draws from what each rank has of its own"), None
 
     def _of_drawn(self, operation: Operation, known: operations.Operation, sizes: Sizes) -> Sizes:

@@ -4,14 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from autodist.placement import arguments
 from autodist.placement.between_ranks import Reduced
-from autodist.placement.lattice import Placement, Replicate, join
+from autodist.placement.lattice import Placement, Replicate, Shard, join
 from autodist.placement.plan import Plan
 from autodist.placement.shapes import Sizes
-from autodist.program import VIEWS, Operation, Region, Value, held
+from autodist.program import VIEWS, Operation, Program, Region, Value, held
 from autodist.trace.things import Sequence
+
+ARITHMETIC = tuple(f"operator.{each}" for each in "add sub mul truediv neg pos iadd isub imul itruediv".split())
+"""What gives a single number only if it is given single numbers."""
+
+
+@lru_cache(maxsize=2)
+def given_numbers(program: Program) -> frozenset[Operation]:
+    """The operations that are given single numbers: backward passes, `loss.item()`, and what computes what these are
+    given: `loss / 2`."""
+    begun = [each.operation for each in program.of("backward") if len(each.operation.inputs) < 2]
+    pending = [*begun, *(each for each in program.operations if each.name == "torch.Tensor.item")]
+    found = set(pending)
+    while pending:
+        fresh = {op for value in pending.pop().inputs for op in value.operations if op.name in ARITHMETIC} - found
+        found |= fresh
+        pending += fresh
+    return frozenset(found)
 
 
 @dataclass
@@ -34,6 +52,9 @@ class Placements:
     reduced: Reduced | None = None
     """Which of them are others once the program has reduced them over the ranks itself, if it does."""
 
+    single: bool = False
+    """Whether the operation that is looked at is given single numbers, whatever else they may be in other branches."""
+
     def value(self, value: Value) -> Placement | None:
         """How a value lies, whichever operation gives it; None if none has."""
         return self.joint(value.operations)
@@ -44,12 +65,18 @@ class Placements:
         """How what one of several operations gives lies, or is ``taken``. What sums begin with lies as they do."""
         taken = self.taken if taken is None else taken
         known = [each for each in operations_ if each in self.of]
+        known = self.numbers(known) if self.single else known
         if len(known) < 2:
             return taken.get(known[0], self.of[known[0]]) if known else None
         known.sort(key=lambda each: each.number)
         known = self.reduced.without(known) if self.reduced is not None else known
         begun = [each for each in known if not self.begins(each)] if len(known) > 1 else known
         return joint(taken.get(each, self.of[each]) for each in begun or known)
+
+    def numbers(self, operations_: Iterable[Operation]) -> list[Operation]:
+        """Those of several results that may be single numbers, which what lies along an axis is not."""
+        listed = list(operations_)
+        return [each for each in listed if not isinstance(self.of.get(each), Shard)] or listed
 
     def begins(self, operation: Operation) -> bool:
         """Whether it gives what sums begin with, zeros or a part of them, as far as is known: `counts[0]`."""

@@ -37,7 +37,7 @@ from autodist.placement.lattice import (
 from autodist.placement.measures import MAY_LACK_AXIS, begins_behind
 from autodist.placement.opaque import WRAPPED, Opaque
 from autodist.placement.patterns import REST, sides
-from autodist.placement.placements import Placements, joint
+from autodist.placement.placements import Placements, given_numbers, joint
 from autodist.placement.plan import Plan, Sharded
 from autodist.placement.reading import SOURCES, is_list, is_moved, shaped
 from autodist.placement.shapes import Sizes, result_sizes
@@ -103,10 +103,11 @@ class Propagation(Opaque):
         pending = deque(first)
         waiting = set(pending)
         rounds: dict[Operation, int] = {}
+        numbers = given_numbers(self._program)
         while pending:
             operation = pending.popleft()
             waiting.discard(operation)
-            self._found.taken = self._plan.taken.get(operation, {})
+            self._found.taken, self._found.single = self._plan.taken.get(operation, {}), operation in numbers
             placement, sizes = self._shared(operation)
             before = self._found.of.get(operation), self._found.sizes.get(operation, ())
             if placement is None or (placement, sizes) == before:
@@ -121,7 +122,7 @@ class Propagation(Opaque):
                 if user not in waiting:
                     waiting.add(user)
                     pending.append(user)
-        self._found.taken = {}
+        self._found.taken, self._found.single = {}, False
 
     def _shared(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         placement, sizes = self._result(operation)
@@ -471,7 +472,8 @@ class Propagation(Opaque):
         if known.cls in ("stack", "concatenate") and operation.inputs and self._has_each(operation.inputs[0]):
             return self._laid_together(operation, known, call)
         told = arguments.sizes_of(operation, known) if known.cls in arguments.SIZED else []
-        rows = self._plan.counts(operation, told) if told else None
+        counts = any(counted(self._operand(each)) for each in told)  # `torch.zeros(2, len(x), 8)`
+        rows = self._plan.counts(operation, told) if told and not counts else None
         if known.cls == "view" and told[:1] and told[0].constant == -1 and self._operand(given[0]) == Shard(0):
             rows = None  # whatever `x.view(-1, 8)` lays behind each other, it is not the samples
         operands, sizes, unknown = self._operands_of(operation, known, call, given, rows)
@@ -528,6 +530,14 @@ class Propagation(Opaque):
             return shard, (None,) * (1 if known.cls == "repeat_each" else len(arguments.sizes_of(operation)))
         if known.cls == "pattern" and (told := self._sized_by_pattern(operation)) is not None:
             return told
+        if known.cls == "stack" and operation.inputs and self._are_rows(operation.inputs[0]):
+            axis = arguments.call(operation, known).axis  # its rows are stacked: it is as it was
+            rows = self._operand(operation.inputs[0])
+            if isinstance(rows, Shard) and not rows.axis and isinstance(axis, int):
+                rows = replace(rows, axis=axis)
+            return rows, None
+        if known.cls == "view" and (laid := self._led_by_shape(operation, known)) is not None:
+            return laid
         if known.cls in ("fill", "random") and (like := self._shaped_like(operation)) is not None:
             placement = self._first(like)
             return (placement if isinstance(placement, Shard) else Replicate()), self._found.size(like.inputs[0])
@@ -558,7 +568,7 @@ class Propagation(Opaque):
         if known.cls == "fill" and (filling := [lying for each in given if (lying := self._filling(each))]):
             return filling[0], (None,) * len(given)
         if (own := self._numbers_of_own(operation, known, given)) is not None:
-            return own, (None,) if own.rows else ()
+            return own, (None,) if isinstance(own, PerRank) and own.rows else ()
         if len(given) > 1 and known.cls not in NO_NUMBERS and self._meets_another(given):
             return Call(known.name, ()).paired(PAIRED), None
         return None

@@ -339,6 +339,9 @@ class Reading:
     def _gives_several(self, operation: Operation) -> bool:
         if operation.name == "builtins.list" and operation.inputs and operation.inputs[0].operations:
             return all(map(self._gives_several, operation.inputs[0].operations))  # `list(x.chunk(2, dim=1))`
+        if operation.name == "setitem":  # `pieces[i] = pieces[i] + 1`
+            stores = closure([operation], lambda op: op.inputs[0].operations if op.name == "setitem" else ())
+            return any(self._gives_several(each) for each in stores if each.name != "setitem")
         key = operation.inputs[1].operation if operation.name == "getitem" and len(operation.inputs) > 1 else None
         if key is not None:  # `skipped[::-1]`
             return key.name == "builtins.slice" and self._holds_batches(operation.inputs[0])
@@ -481,6 +484,11 @@ class Reading:
         rows = self._rows_in(operation.inputs[0]) if alike else f"pieces of {of}"
         laid = Shard(axis, rows=rows, order=order, parts=told_parts([each]) if alike else 1)
         return laid, (*sizes[1 : axis + 1], None, *sizes[axis + 2 :]) if sizes else None
+
+    @staticmethod
+    def _are_rows(value: Value) -> bool:
+        """Whether it is one of what a batch was turned into, with something of each sample: `part` of `zip(*batch)`"""
+        return bool(value.operations) and not value.things and all(each.name == "iterate" for each in value.operations)
 
     def _is_row(self, operation: Operation) -> bool:
         """Whether it is a row of a tensor of a rank's samples, or as much of each, all of which are of one size."""

@@ -13,6 +13,8 @@ from autodist.placement.sizes import AGAIN
 from autodist.program import EMPTY, Operation, Value, closure, held
 
 WHOLE = (None, None, None)
+HELD = frozenset("to cuda cpu long int type from_numpy as_tensor".split())
+"""The names of what holds numbers elsewhere, or in another type."""
 MOVING = frozenset(f"operator.{each}" for each in ("add", "sub", "mod", "xor"))
 """The names of what makes the number of another sample of that of one."""
 
@@ -116,13 +118,21 @@ def subscript(
     found = (*result, *sizes[axis:]) if sizes is not None else None
     if isinstance(placement, PerRank) and placement.rows and not is_whole(keys[0]):  # `randperm(n)[:4]`
         if placement.reason == AGAIN and _is_part_of_own(keys[0], lies):
-            return replace(placement, rows=""), found
+            share = _share_of_own(keys[0], lies)
+            return Shard(0, rows=share) if share else replace(placement, rows=""), found
         return PerRank("getitem", SO_MANY if placement.reason == AGAIN else PLACES_LEFT_OUT), found
     if not isinstance(placement, Shard):
         return placement, found
     if placement.axis >= axis:
         shard = len(result) + placement.axis - axis
     return (replace(placement, axis=shard) if shard is not None else PerRank("getitem", BY_PLACE)), found
+
+
+def _share_of_own(key: Value, lies: Callable[[Value], Placement | None]) -> str:
+    """How many of a rank's numbers are taken, if they are as many of each rank's samples: `randperm(n)[: n // 2]`"""
+    cut = key.operation
+    start, stop = cut.inputs[:2] if cut is not None and len(cut.inputs) > 1 else (key, key)
+    return counted(lies(stop)) if start.constant in (None, 0) and not start.operations else ""
 
 
 def _is_part_of_own(key: Value, lies: Callable[[Value], Placement | None]) -> bool:
@@ -162,9 +172,9 @@ def _told(bound: Value, rows: str, lies: Callable[[Value], Placement | None]) ->
         return ""
     count = counted(lies(bound))
     if not count and bound.operation is not None and bound.operation.name == "operator.mul":  # `2 * len(x)`
-        sides = bound.operation.inputs
-        times = [each.constant for each in sides if type(each.constant) is int]
-        return times[0] if len(times) == 1 and any(counted(lies(each)) == rows for each in sides) else None
+        counts = [each for each in bound.operation.inputs if counted(lies(each)) == rows]
+        times = [each.constant for each in bound.operation.inputs if each not in counts]
+        return times[0] if len(counts) == 1 and type(times[0]) is int else None
     return 1 if count == rows else count if count.startswith(f"{rows} // ") else None
 
 
@@ -228,6 +238,13 @@ def _beside(
     return lies(key) == Shard(0) or alike
 
 
+def _as_made(key: Value) -> Value:
+    """Numbers before they are brought to another place or type: `torch.arange(len(x)).to(device)`"""
+    while (made := key.operation) is not None and made.name.rpartition(".")[2] in HELD and made.inputs:
+        key = made.inputs[0]
+    return key
+
+
 def _column(key: Value) -> Value:
     """Numbers of which each is laid into a row of its own: `numbers` of `numbers[:, None]`, `numbers.unsqueeze(1)`"""
     made = key.operation
@@ -242,11 +259,19 @@ def _column(key: Value) -> Value:
 
 def _counts_all(key: Value, at: str, lies: Callable[[Value], Placement | None]) -> bool:
     """Whether it tells the places of all samples that ``at`` counts, in their order: `range(len(x))`"""
-    key = _column(key)
+    key = _column(_as_made(_column(key)))
     counting = [*held(key)]
     if not counting or any(getattr(each, "picked", EMPTY) for each in key.things):
         return False
     names = {each: ".arange" if each in key.operations else "range.index" for each in counting}
-    bounds = [each.inputs for each, name in names.items() if each.name.endswith(name)]
-    begin = len(bounds) == len(counting) and all(len(e) == 1 or len(e) == 2 and e[0].constant == 0 for e in bounds)
-    return begin and all(counted(lies(each[-1])) == at for each in bounds)
+    if not all(each.name.endswith(name) for each, name in names.items()):
+        return False
+    begin = all(len(e.inputs) == 1 or len(e.inputs) == 2 and e.inputs[0].constant == 0 for e in counting)
+    return begin and all(at in (counted(lies(e.inputs[-1])), _numbers(lies(Value(frozenset([e]))))) for e in counting)
+
+
+def _numbers(placement: Placement | None) -> str:
+    """What the numbers count that begin again on each rank: its samples."""
+    if isinstance(placement, Each):
+        return placement.loop
+    return placement.rows if isinstance(placement, PerRank) and placement.reason == AGAIN else ""

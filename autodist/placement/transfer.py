@@ -130,6 +130,12 @@ def transfer(operation: Operation, call: Call) -> Placement:
     if orders - {""}:
         call = replace(call, operands=tuple(_in_order(each) for each in call.operands))
     result = _result(operation, call)
+    if (
+        operation.cls == "concatenate"
+        and isinstance(result, Shard)
+        and call.first.placement == replace(result, rows=PIECES)
+    ):
+        return result
     parts = {each.placement.parts for each in call.operands if isinstance(each.placement, Shard)} - {1}
     if parts and isinstance(result, Shard) and not (result.in_parts or operation.cls in PARTING):
         result = replace(result, parts=parts.pop() if len(parts) == 1 else 0)
@@ -200,6 +206,7 @@ def _result(operation: Operation, call: Call) -> Placement:
     if operation.parameters.get("invariant") and len(set(exponents)) == 1:
         return result
     proportional = operation.cls in KEEPING or operation.cls == "reduction" and operation.kind != "none"
+    proportional |= bool(operation.parameters.get("scales")) and not call.bounded
     if proportional and len(set(exponents)) == 1:
         return times(result, exponents[0])
     return call.apart("it computes with a number that scales with the number of ranks, and is not proportional to it")

@@ -28,7 +28,7 @@ from autodist.placement.reading import BY_OTHERS, MORE, REST
 from autodist.placement.samples import COUNTING, NORMALISED, OF_TIME
 from autodist.placement.sizes import AGAIN, OF_ALL_NUMBERS
 from autodist.placement.transfer import OF_OTHERS, ORDERED
-from autodist.program import EMPTY, SAMPLE, Operation, Program, Region, Value, closure, held, joined
+from autodist.program import BATCH, EMPTY, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held, joined
 from autodist.solve.facts import is_extreme, is_number_of_samples, is_weighted
 from autodist.solve.sizes import as_slice, first_key, first_slice
 from autodist.solve.steps import given, steps_of
@@ -83,17 +83,17 @@ class Losses:
     def __init__(self, program: Program, plan: Plan, catalog: Catalog, assumes: bool = True) -> None:
         self._program, self._catalog, self.steps = program, catalog, steps_of(program)
         self.backward = self.steps.backward
-        self.ends = {op for each in self.backward for op in held(joined(each.inputs[:1]))}
         self.plan, self.assumed = plan, set[Operation]()
         self.tells_all = False
         """Whether what is lost for want of knowledge is told as well: nothing else knows better."""
         self.placements = propagate(program, plan, catalog=catalog)
+        self.ends = {op for each in self.backward for op in self._begun_with(each)}
         for _ in range(ROUNDS if assumes else 0):
-            unknown = [each for each in self._above(self._lost()) if self._is_unknown(each)]
+            unknown = [e for e in self._above(self._lost()) if self._is_unknown(e) or self._is_field(e)]
             if not unknown:
                 break
             self.assumed.update(unknown)
-            self._place(dict.fromkeys(unknown, Shard(0)))
+            self._place({each: Shard(0, exponent=self._exponent_given(each)) for each in unknown})
 
     def _place(self, placed: dict[Operation, Placement]) -> None:
         self.replan(self.plan, placed)
@@ -106,7 +106,7 @@ class Losses:
     def of(self, node: ast.AST) -> list[Placement]:
         """How the losses of a backward pass lie: of one sample after the other only in the loop that goes over them."""
         found = (each for each in self.backward if each.node is node)
-        lying = [(each, self.placements.joint(held(joined(each.inputs[:1])))) for each in found]
+        lying = [(each, self.placements.joint(self._begun_with(each))) for each in found]
         return [
             PerRank("backward", BEHIND) if isinstance(lies, Each) and not self._goes_round_with(each) else lies
             for each, lies in lying
@@ -116,7 +116,7 @@ class Losses:
     def _goes_round_with(self, backward: Operation) -> bool:
         """Whether a backward pass is run in each round of the loops that take the samples which its loss is of."""
         of, loops = self.placements.of, backward.region.loops
-        ends = held(joined(backward.inputs[:1]))
+        ends = self._begun_with(backward)
         above = closure(ends, lambda op: (each for each in given(op) if isinstance(of.get(each), Each)))
         taken = [op for op in above if not any(isinstance(of.get(each), Each) for each in given(op) - {op})]
         listed = {op for loop in loops for op in held(loop.subject)}  # `for image, boxes in zip(*batch)`
@@ -167,6 +167,25 @@ class Losses:
     def _is_unknown(self, operation: Operation) -> bool:
         lying = self.placements.of.get(operation)
         return isinstance(lying, PerRank) and lying.reason == NOT_KNOWN and lying.operation == operation.name
+
+    def _exponent_given(self, operation: Operation) -> int:
+        """With which power of the number of ranks what an operation is given scales: gradients of a mean do."""
+        lying = (self.placements.of.get(each) for each in given(operation))
+        found = {each.exponent for each in lying if isinstance(each, Shard)}
+        return found.pop() if len(found) == 1 else 0
+
+    def _is_field(self, operation: Operation) -> bool:
+        """Whether it is one of several things that something gives which is not known: `model(x)[0]`, `x, y = …`,
+        `views[0]` of what a loader gives."""
+        lying = self.placements.of.get(operation)
+        by_place = isinstance(lying, PerRank) and lying.reason == BY_PLACE
+        of = operation.inputs[0].operations if by_place and operation.inputs else frozenset[Operation]()
+        return bool(of) and all(each in self.assumed or self._is_untold_field(each) for each in of)
+
+    def _is_untold_field(self, operation: Operation) -> bool:
+        """Whether a loader gives it, and nothing is known of what it is: `views` of `for views, labels in loader`."""
+        fields = operation.name == "getitem" and {each.name for each in operation.inputs[0].operations} == {FIELDS}
+        return (operation.name == BATCH or fields) and self.placements.sizes.get(operation) is None
 
     def weighted(self) -> Iterator[tuple[Operation, str]]:
         """The losses that are means over numbers of which ranks have more or fewer, and over what."""
@@ -285,7 +304,7 @@ class Losses:
     def _left_at(self) -> Iterator[tuple[Operation, str]]:
         """The losses of the sample that a loop has come to last, of which each rank has its own."""
         for each in self.backward:
-            ends = held(joined(each.inputs[:1]))
+            ends = self._begun_with(each)
             if not self._goes_round_with(each):
                 lying = ((op, self.placements.of.get(op)) for op in ends)
                 yield from ((op, LAST) for op, lies in lying if isinstance(lies, Each) and lies.loop != PIECES)
@@ -410,12 +429,21 @@ class Losses:
         each = next(((op, NOT_KNOWN if op in self.assumed else OF_EACH) for op in taken), None)
         return next(self.lost_at(lost, certain=False), each)
 
+    def made_of(self, backward: ast.AST) -> frozenset[ast.AST]:
+        """Where what the loss of a backward pass is computed from is written."""
+        return frozenset(each.node for each in closure(self._ends_of(backward), given))
+
     def _lost_of(self, backward: ast.AST) -> set[Operation]:
         return self._lost().intersection(self._ends_of(backward))
 
     def _ends_of(self, backward: ast.AST) -> set[Operation]:
         """What a backward pass is begun with."""
-        return {op for each in self.backward if each.node is backward for op in held(joined(each.inputs[:1]))}
+        return {op for each in self.backward if each.node is backward for op in self._begun_with(each)}
+
+    def _begun_with(self, backward: Operation) -> list[Operation]:
+        """What may give the loss of a backward pass, which is a number where no gradient is given to it."""
+        made = list(held(joined(backward.inputs[:1])))
+        return made if len(backward.inputs) > 1 else self.placements.numbers(made)
 
     def met_at(self) -> Operation | None:
         """Where each sample of a batch meets the others for certain, so that a loss of some of them is another one."""

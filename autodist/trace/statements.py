@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Collection
 from collections.abc import Sequence as Row
+from dataclasses import replace
 from functools import cached_property, reduce
 from itertools import takewhile
 from typing import Any
@@ -176,6 +177,9 @@ class Statements(Expressions):
     def _unpack(self, target: ast.Tuple | ast.List, value: Value, frame: Frame) -> None:
         count = len(target.elts)
         stars = [at for at, each in enumerate(target.elts) if isinstance(each, ast.Starred)]
+        told = [each for each in value.things if len(self.parts(thing(each)) or ()) == count]
+        if told and value.operations and all(each.is_tensor for each in value.operations):  # of another branch
+            value = replace(value, operations=frozenset())
         parts = [each.left_by(value.carried_by) for each in self.parts(value) or []] or None
         if parts is not None and stars and len(parts) >= count - 1:
             at, after = stars[0], len(parts) - (count - 1 - stars[0])

@@ -1,0 +1,60 @@
+"""Views whose sizes are those of a tensor, some of them, beside others."""
+
+from __future__ import annotations
+
+import pytest
+from programs import CATALOG, bound, traced
+
+from autodist.placement import PerRank, Placement, Replicate, Shard
+from autodist.placement.propagate import propagate
+
+HEAD = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+loader = DataLoader(TensorDataset(torch.randn(64, 5, 8)), batch_size=8)
+table = torch.randn(5, 4)
+for (q,) in loader:
+    leading = q.shape[:-1]
+    turned = q.transpose(0, 1)
+"""
+
+
+def lies(line: str) -> tuple[Placement | None, object]:
+    program = traced(f"{HEAD}    result = {line}\n")
+    found, value = propagate(program, lambda source: Shard(0), catalog=CATALOG), bound(program, "result")
+    return found.value(value), found.size(value)
+
+
+@pytest.mark.parametrize(
+    ("line", "sizes"),
+    [
+        ("q.reshape(q.shape[:-1] + (-1, 2))", (None, 5, None, 2)),
+        ("q.reshape(*q.shape[:-1], -1, 2)", (None, 5, None, 2)),
+        ("q.reshape((*leading, 4, 2))", (None, 5, 4, 2)),
+        ("q.view(*q.size()[:2], 4, 2)", (None, 5, 4, 2)),
+        ("q.view(q.size()[:-1] + (4, 2))", (None, 5, 4, 2)),
+        ("q.view(q.shape)", (None, 5, 8)),
+        ("q.view(q.shape[0], *q.shape[1:], 1)", (None, 5, 8, 1)),
+        ("q.flatten(0, 1).view(q.shape)", (None, 5, 8)),
+        ("q.flatten(0, 1).view(*leading, 8)", (None, 5, 8)),
+    ],
+)
+def test_samples_stay_first(line: str, sizes: tuple[int | None, ...]) -> None:
+    assert lies(line) == (Shard(0), sizes)
+
+
+def test_samples_stay_where_they_are() -> None:
+    assert lies("turned.reshape(*turned.shape[:2], 2, 4)")[0] == Shard(1)
+    assert lies("table.view(*table.shape, 1)") == (Replicate(), (5, 4, 1))
+
+
+def test_sizes_that_are_chosen_say_nothing_of_what_all_ranks_have() -> None:
+    sizes = "[n if at in (1, q.ndim - 1) else 1 for at, n in enumerate(q.shape)]"
+    assert lies(f"table.view({sizes})")[0] == Replicate()
+
+
+@pytest.mark.parametrize(
+    "line", ["q.view(q.shape[1], q.shape[0], 8)", "q.view(q.shape[1], *q.shape[:1], 8)", "q.reshape(*q.shape[1:], -1)"]
+)
+def test_views_through_samples_are_told(line: str) -> None:
+    assert isinstance(lies(line)[0], PerRank)
