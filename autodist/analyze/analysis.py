@@ -42,6 +42,7 @@ from autodist.rule import Severity
 from autodist.script import Concern, TrainingScript, Weighed
 from autodist.solve.losses import ALONG, Losses
 from autodist.solve.passes import PASSES
+from autodist.solve.shares import joined_in_full
 from autodist.solve.steps import steps_of
 from autodist.source import Source, shortened, walk
 from autodist.values import Object
@@ -283,7 +284,8 @@ def _modelled(
         second = planned(plan)
     batch_sizes = batch_size_sites(second, plan)
     shares = (site.node for site in batch_sizes)
-    plan = replace(plan, divided=frozenset(each for each in shares if isinstance(each, ast.expr)))
+    beside = frozenset(node for _, node in joined_in_full(again.program, second.placements))
+    plan = replace(plan, divided=frozenset(each for each in shares if isinstance(each, ast.expr)), beside=beside)
     if pairs and (whole_sizes := sizes_of_all(plan.divided, pairs, again.program, second)):
         batch_sizes = [site for site in batch_sizes if site.node not in whole_sizes]
         plan = replace(plan, divided=plan.divided - whole_sizes)

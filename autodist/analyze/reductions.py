@@ -216,6 +216,15 @@ def _dealt_out(given: Sources, plan: Plan) -> Mapping[Operation, Mapping[Operati
     return {user: held for user, held in given.taken.items() if is_of_share(user)}
 
 
+def _joined_beside(program: Program, plan: Plan) -> dict[Operation, dict[Operation, Placement]]:
+    """Where a rank joins its share of other samples to that of a batch: `torch.cat((x, kept[rows]))`"""
+    found: dict[Operation, dict[Operation, Placement]] = {}
+    for node in plan.beside:
+        for user in readers(program).get(node, ()):
+            found.setdefault(user, {}).update({op: Shard(0) for op in program.at(node).operations})
+    return found
+
+
 def _of_shares(program: Program, run: Interpreter, plan: Plan) -> Iterator[tuple[Operation, Placement]]:
     """What is made as large as a batch is, or laid out so, and of a rank's share where the size is divided:
     `torch.ones(batch_size)`, `x.view(batch_size * 3, 4)`"""
@@ -247,7 +256,8 @@ def _lying(program: Program, run: Interpreter, plan: Plan) -> Lying:
     untaken = {op: Shard(0) for op in program.operations if op.region in branches} | dict.fromkeys(passed_by, Shard(0))
     decided = {**weighed, **divided, **untaken, **dict(_of_shares(program, run, plan))}
     placed = {**given.plan.placed, **decided}
-    lying = replace(given.plan, placed=placed, taken=_dealt_out(given, plan))
+    taken = {**_dealt_out(given, plan), **_joined_beside(program, plan)}
+    lying = replace(given.plan, placed=placed, taken=taken)
     source, region = program.operations[0].source, program.operations[0].region
     demand = Demand("state", program.operations[0])
 

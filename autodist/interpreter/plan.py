@@ -49,6 +49,8 @@ class Plan:
     """Sums that losses add to means, which are taken as often as there are ranks."""
     gathered: frozenset[ast.expr] = frozenset()
     """Rows, and numbers of rows, that are those of all ranks, since losses compare them with each other."""
+    beside: frozenset[ast.expr] = frozenset()
+    """Samples that are joined to a rank's share of a batch, of which it takes its share, too."""
     untaken: frozenset[ast.expr] = frozenset()
     """What would mix the samples of a batch in branches that training does not take."""
     held: frozenset[tuple[int, Path_]] = frozenset()

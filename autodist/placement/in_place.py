@@ -32,7 +32,7 @@ class InPlace(Measures):
         if isinstance(old, Shard) and new == old and any(map(self._gives_several, base.operations)):
             return old, sizes  # one of several pieces along another axis
         if isinstance(old, Shard):
-            part, _ = subscript(old, sizes, key, self._operand, self._found.size)
+            part, _ = subscript(old, sizes, key, self._operand, self._found.size, base=base)
             fits = not isinstance(part, PerRank) and isinstance(new, (Shard, Replicate, Each))
             return (old if fits else PerRank("setitem", REPLACED)), sizes
         if new == Replicate() and arguments.is_whole(key):

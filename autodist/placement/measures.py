@@ -32,6 +32,10 @@ MAY_LACK_AXIS = f"{GUESSED} whether it lays a column of numbers beside a row, ea
 
 COUNT, UNTOLD = (None, True), (None, False)
 """Sizes of a view: the number of a rank's samples, and one or several of which nothing is told."""
+OF_SHAPES = (*arguments.SHAPES, "iterate", "getitem", "operator.add")
+"""The names of what sizes are read from."""
+PRODUCTS = ("math.prod", "numpy.prod", "numpy.multiply")
+"""The names of what multiplies all sizes of a shape."""
 COMPUTED: dict[str, Callable[[int, int], int]] = {
     f"operator.{each.__name__}": each for each in (operator.add, operator.sub, operator.mul, operator.floordiv)
 }
@@ -51,8 +55,8 @@ def _parts_of(value: Value) -> Iterator[ast.expr]:
     joins = value.operation
     if joins is not None and joins.name == "operator.add" and isinstance(joins.node, ast.BinOp):
         yield from (joins.node.left, joins.node.right)
-    elif not value.operations and len(value.things) == 1:
-        yield from (part for each in value.things for part in getattr(each.node, "elts", []))
+    elif not value.operations and len(written := {each.node for each in value.things}) == 1:
+        yield from (part for each in written for part in getattr(each, "elts", []))
 
 
 def begins_behind(key: Value, axis: int) -> bool:
@@ -100,7 +104,8 @@ class Measures(Loops):
         `q.view(q.shape[:2] + (-1,))`. With as many samples first as it has, it keeps them as they are."""
         first, before = self._operand(view.inputs[0]), self._found.size(view.inputs[0])
         nodes = list(getattr(view.node, "args", []))[view.name == "torch.reshape" :]
-        laid, led = self._spelled(nodes) if isinstance(first, (Shard, Replicate)) else ([], False)
+        sizes_of = closure([view], lambda op: op.given if op is view or op.name in OF_SHAPES else ())
+        laid, led = self._spelled(nodes, sizes_of) if isinstance(first, (Shard, Replicate)) else ([], False)
         given = map(self._operand, view.inputs[1:])
         if first == Replicate() and not led and any(isinstance(e, PerRank) and e.reason == OF_SIZES for e in given):
             return first, None  # all ranks have as many numbers of it: none of its axes is as long as a rank's batch
@@ -115,19 +120,23 @@ class Measures(Loops):
         call = Call(known.name, (Operand(first, before),), sizes=sizes) if before and result else None
         return (view_of(call), result) if call is not None else None
 
-    def _spelled(self, nodes: Iterable[ast.expr], within: int = 4) -> tuple[list[tuple[int | None, bool]], bool]:
+    def _spelled(
+        self, nodes: Iterable[ast.expr], above: set[Operation], within: int = 4
+    ) -> tuple[list[tuple[int | None, bool]], bool]:
         """The sizes that are written one after the other, and whether each counts samples; and whether some of them are
-        those of a tensor, of which it may not be told how many there are."""
+        those of a tensor, of which it may not be told how many there are. Of what is written in a function, what it
+        comes to be in one call is ``above`` the view there."""
         found: list[tuple[int | None, bool]] = []
         led = False
         for node in nodes:
             value = self._program.at(node.value if isinstance(node, ast.Starred) else node)
+            value = replace(value, operations=value.operations & above or value.operations)
             shape, parts = self._shape_told(value), list(_parts_of(value)) if within else []
             if isinstance(value.constant, tuple):
                 found += [(each, False) for each in value.constant]
                 continue
             if shape is None and parts:
-                shape, inside = self._spelled(parts, within - 1)
+                shape, inside = self._spelled(parts, above, within - 1)
                 led |= inside
             elif shape is not None:
                 led = True

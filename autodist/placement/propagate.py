@@ -34,7 +34,7 @@ from autodist.placement.lattice import (
     piecewise,
     times,
 )
-from autodist.placement.measures import MAY_LACK_AXIS, begins_behind
+from autodist.placement.measures import COUNT, MAY_LACK_AXIS, PRODUCTS, begins_behind
 from autodist.placement.opaque import WRAPPED, Opaque
 from autodist.placement.patterns import REST, sides
 from autodist.placement.placements import Placements, given_numbers, joint
@@ -221,6 +221,8 @@ class Propagation(Opaque):
             name = "torch.nonzero"
         if (part := self._part_in_turn(operation)) is not None:
             return part, self._found.size(operation.inputs[0])
+        if operation.name in PRODUCTS and (shape := self._shape_told(joined(operation.operands))) is not None:
+            return (multiple(Partial("sum", ROWS)) if COUNT in shape else Replicate()), ()  # `math.prod(x.shape)`
         if (number := self._number_of_samples(operation)) is not None:
             return number, ()
         known = self._table.find("torch.Tensor.size" if name == "torch.Tensor.shape" else name)
@@ -401,7 +403,7 @@ class Propagation(Opaque):
 
         numbers = self._whole_numbers.are_of_samples
         lies, size, own = self._operand, self._found.size, self._are_own_numbers
-        return subscript(placement, self._found.size(base), key, lies, size, number, numbers, own)
+        return subscript(placement, self._found.size(base), key, lies, size, number, numbers, own, base)
 
     def _part_taken(self, operation: Operation, placement: Placement | None) -> Placement | None:
         """What a subscript takes of one sample, which is a part of it where a loop over its parts tells the place."""

@@ -7,7 +7,18 @@ from dataclasses import replace
 
 from autodist.placement.along import BY_NUMBER, BY_PLACE, OF_PART, PLACES_LEFT_OUT, SAMPLES_BESIDE, SO_MANY
 from autodist.placement.arguments import is_whole, keys_of
-from autodist.placement.lattice import PAIRS, PIECES, Each, Partial, PerRank, Placement, Replicate, Shard, counted
+from autodist.placement.lattice import (
+    PAIRS,
+    PIECES,
+    SUMMED,
+    Each,
+    Partial,
+    PerRank,
+    Placement,
+    Replicate,
+    Shard,
+    counted,
+)
 from autodist.placement.shapes import Sizes
 from autodist.placement.sizes import AGAIN
 from autodist.program import EMPTY, Operation, Value, closure, held
@@ -28,10 +39,11 @@ def subscript(
     number: Callable[[Value], Placement | None] | None = None,
     numbers: Callable[[Value], bool] = lambda _: False,
     counts: Callable[[Value], bool] = lambda _: False,
+    base: Value = EMPTY,
 ) -> tuple[Placement, Sizes]:
     """The placement and the sizes of `x[key]`; ``lies`` says how a key lies, ``size`` how large it is, ``number`` how
     the bounds of a slice lie, which may tell the size of the batch, ``numbers`` if samples hold it as numbers, and
-    ``counts`` if it is the number of a sample among those of its rank."""
+    ``counts`` if it is the number of a sample among those of its rank; ``base`` is what the places are in."""
     keys = keys_of(key)
     sharded = placement.axis if isinstance(placement, Shard) else None
     axis, shard, counts_all, columns = 0, None, False, 1
@@ -53,7 +65,7 @@ def subscript(
             continue
         if axis == sharded and isinstance(placement, Shard) and _pairs_own(keys[place:], lies):
             return replace(placement, axis=len(result), rows=_named(each)), None  # `boxes[image, query]`
-        if axis == sharded and isinstance(placement, Shard) and _counts_all(each, placement.rows, lies):
+        if axis == sharded and isinstance(placement, Shard) and _counts_all(each, placement.rows, lies, base):
             shard, counts_all = len(result), True
             columns = len(size(each) or (None,))
             result += [None] * columns
@@ -257,7 +269,7 @@ def _column(key: Value) -> Value:
     return made.inputs[0] if turned else key
 
 
-def _counts_all(key: Value, at: str, lies: Callable[[Value], Placement | None]) -> bool:
+def _counts_all(key: Value, at: str, lies: Callable[[Value], Placement | None], base: Value) -> bool:
     """Whether it tells the places of all samples that ``at`` counts, in their order: `range(len(x))`"""
     key = _column(_as_made(_column(key)))
     counting = [*held(key)]
@@ -267,7 +279,17 @@ def _counts_all(key: Value, at: str, lies: Callable[[Value], Placement | None]) 
     if not all(each.name.endswith(name) for each, name in names.items()):
         return False
     begin = all(len(e.inputs) == 1 or len(e.inputs) == 2 and e.inputs[0].constant == 0 for e in counting)
+    if at.startswith(SUMMED):  # a name of any multiple
+        return begin and all(_is_length_of(e.inputs[-1].operation, base) for e in counting)
     return begin and all(at in (counted(lies(e.inputs[-1])), _numbers(lies(Value(frozenset([e]))))) for e in counting)
+
+
+def _is_length_of(operation: Operation | None, base: Value) -> bool:
+    """`len(base)`, `base.shape[0]`"""
+    first = operation is not None and operation.name == "getitem" and operation.inputs[1].constant == 0
+    operation = operation.inputs[0].operation if operation is not None and first else operation
+    told = operation is not None and operation.name in ("builtins.len", "torch.Tensor.shape", "torch.Tensor.size")
+    return told and operation is not None and operation.inputs[0].operations == base.operations
 
 
 def _numbers(placement: Placement | None) -> str:

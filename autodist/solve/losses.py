@@ -424,10 +424,16 @@ class Losses:
         lost = self._lost_of(backward)
         if any(self.lost_at(lost)):
             return None
-        rows = [op for op in self._ends_of(backward) if isinstance(self.placements.of.get(op), Shard)]
+        ends = [op for op in self._ends_of(backward) if not self._is_unknown_module(op)]
+        rows = [op for op in ends if isinstance(self.placements.of.get(op), Shard)]
         taken = sorted(closure(rows, given) & self.assumed or {*rows}, key=lambda op: op.number)
         each = next(((op, NOT_KNOWN if op in self.assumed else OF_EACH) for op in taken), None)
         return next(self.lost_at(lost, certain=False), each)
+
+    @staticmethod
+    def _is_unknown_module(operation: Operation) -> bool:
+        """Whether a module of a library of which nothing is known gives a loss itself: `loss = model(x)`"""
+        return operation.name == "call"
 
     def made_of(self, backward: ast.AST) -> frozenset[ast.AST]:
         """Where what the loss of a backward pass is computed from is written."""
