@@ -229,18 +229,19 @@ def _of_shares(program: Program, run: Interpreter, plan: Plan) -> Iterator[tuple
     """What is made as large as a batch is, or laid out so, and of a rank's share where the size is divided:
     `torch.ones(batch_size)`, `x.view(batch_size * 3, 4)`"""
     table = load()
-    for node in plan.divided:
+    for node in plan.divided | plan.counts:
         product = run.sources[node].parents[node]
         multiplies = isinstance(product, ast.BinOp) and isinstance(product.op, ast.Mult)
         for each in (*readers(program).get(node, ()), *(readers(program).get(product, ()) if multiplies else ())):
             known, given = table.find(each.name), list(getattr(each.node, "args", []))
             listed = next((e.elts for e in given if isinstance(e, (ast.Tuple, ast.List))), given)
-            if known is not None and known.cls in ("fill", "random") and node in listed:
-                yield each, Shard(listed.index(node))
-            elif known is not None and known.cls == "arange" and node in listed:
-                yield each, PerRank(known.name, AGAIN, rows=ROWS)
-            elif known is not None and known.cls == "view" and multiplies and product in listed[:1]:
+            cls = known.cls if known is not None else ""
+            if cls == "view" and multiplies and product in listed[:1]:
                 yield each, Shard(0, parts=0)
+            elif cls in ("fill", "random") and node in listed and node in plan.divided:
+                yield each, Shard(listed.index(node))
+            elif cls == "arange" and node in listed and node in plan.divided:
+                yield each, PerRank(each.name, AGAIN, rows=ROWS)
 
 
 def _lying(program: Program, run: Interpreter, plan: Plan) -> Lying:

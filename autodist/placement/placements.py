@@ -67,11 +67,17 @@ class Placements:
         known = [each for each in operations_ if each in self.of]
         known = self.numbers(known) if self.single else known
         if len(known) < 2:
-            return taken.get(known[0], self.of[known[0]]) if known else None
+            return self._taken_for(known[0], taken) if known else None
         known.sort(key=lambda each: each.number)
         known = self.reduced.without(known) if self.reduced is not None else known
         begun = [each for each in known if not self.begins(each)] if len(known) > 1 else known
-        return joint(taken.get(each, self.of[each]) for each in begun or known)
+        return joint(self._taken_for(each, taken) for each in begun or known)
+
+    def _taken_for(self, operation: Operation, taken: Mapping[Operation, Placement]) -> Placement:
+        """How a result lies, or is taken by an operation: as all ranks have it, with what it scales with."""
+        found = self.of[operation]
+        lying = taken.get(operation, found)
+        return found if isinstance(found, Replicate) and lying == Replicate() else lying
 
     def numbers(self, operations_: Iterable[Operation]) -> list[Operation]:
         """Those of several results that may be single numbers, which what lies along an axis is not."""

@@ -129,6 +129,8 @@ class Propagation(Opaque):
         placement, sizes = self._measured(operation, placement) or (placement, sizes)
         if operation not in self._plan.placed:
             return self._in_its_round(operation, placement), sizes
+        if isinstance(placement, Partial) and placement.exponent and self._plan.placed[operation] == Replicate():
+            return Replicate(placement.exponent), sizes  # of gradients of a mean over a rank's samples
         as_it_was = isinstance(placement, Partial)  # a mean that keeps its axis has one row, of all ranks as well
         return self._plan.placed[operation], sizes if as_it_was else (None, *sizes[1:]) if sizes else None
 
@@ -227,7 +229,9 @@ class Propagation(Opaque):
             return number, ()
         known = self._table.find("torch.Tensor.size" if name == "torch.Tensor.shape" else name)
         if known is None or known.cls == "table":
-            return self._unknown(operation), () if operation.name.startswith("random.") else None
+            chosen = self._found.size(operation.inputs[0]) if operation.name == "random.choice" else (None,)
+            sizes = None if chosen is None else chosen[1:]  # of one of what it chooses from
+            return self._unknown(operation), sizes if operation.name.startswith("random.") else None
         if known.cls in BETWEEN:
             return transfer(known, Call(operation.name, ())), (
                 self._found.size(operation.inputs[0]) if operation.inputs else None

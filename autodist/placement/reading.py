@@ -519,7 +519,9 @@ class Reading:
         if not isinstance(inside, Each) or not value.things:
             return False
         lists = [each for each in value.things if isinstance(each, Sequence)]
-        filled = any(self._comes_to_each(loop) for each in lists for loop in self._filled_in(each))
+        loops = [loop for each in lists for loop in self._filled_in(each)]
+        within = [loop for loop in loops if isinstance(self._found.value(loop.subject), Each)]  # one of the samples
+        filled = any(self._comes_to_each(loop) for loop in loops if loop not in within)
         return filled or not self._is_of_one_sample(value)
 
     def _is_of_one_sample(self, value: Value) -> bool:

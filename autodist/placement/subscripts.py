@@ -104,7 +104,9 @@ def subscript(
             anew = isinstance(chosen, PerRank) and chosen.rows == placement.rows  # `x[torch.randperm(len(x))]`
             if anew and not placement.in_parts and any(op.name in MOVING for op in each.operations):
                 return PerRank("getitem", BY_NUMBER), None  # `x[(torch.arange(n) + 1) % n]`
-            placement = placement if anew else replace(placement, rows=_named(each))
+            rows: str = getattr(chosen, "rows", "")
+            share = rows if rows.startswith(f"{placement.rows} // ") else _named(each)
+            placement = placement if anew else replace(placement, rows=share)  # `x[randint(len(x), (len(x) // 2,))]`
         if axis == sharded and each.things and not each.operations and isinstance(placement, Shard):
             listed = lies(each)  # `x[found]`, of numbers that a condition has put into a list
             if isinstance(listed, PerRank) and not listed.rows:
