@@ -8,7 +8,7 @@ from autodist import operations
 from autodist.placement import arguments
 from autodist.placement.along import BY_PLACE
 from autodist.placement.by_number import AS_MANY
-from autodist.placement.call import OTHER_SIZE, Call
+from autodist.placement.call import OTHER_SIZE, ROWS, Call
 from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.measures import Measures
 from autodist.placement.reading import is_moved
@@ -41,6 +41,8 @@ class InPlace(Measures):
             summed = new == Partial("sum") or operation in self._cyclic and isinstance(by, (Each, Shard))
             if summed or isinstance(new, Partial) and new.reduce == "sum":
                 return self._added(base, old), sizes
+        if old == Replicate() and isinstance(new, Each) and self._is_made_for_one(base):
+            return Each(ROWS), sizes
         alike = old == new and (isinstance(by, Replicate) or not isinstance(old, Replicate))
         if alike or isinstance(old, Each):
             return old, sizes
@@ -50,6 +52,12 @@ class InPlace(Measures):
             sums = isinstance(old, Partial) and old.reduce == "sum" and not arguments.is_zero(value)
             return (PerRank("setitem", "it would be counted as often as there are ranks") if sums else old), sizes
         return PerRank("setitem", "each rank puts what it has into a tensor of all"), sizes
+
+    def _is_made_for_one(self, base: Value) -> bool:
+        """Whether a tensor is made anew for each sample that a loop comes to."""
+        begun = [each for each in base.operations if each.name != "setitem"]
+        loops = [[loop for loop in each.region.around() if loop.kind == "loop"] for each in begun]
+        return bool(begun) and all(any(map(self._comes_to_samples, several)) for several in loops)
 
     def _is_written_down(self, new: Placement, sizes: Sizes, key: Value) -> bool:
         """Whether a tensor is made with as many rows as a whole batch has samples, which a rank's share is put into."""

@@ -16,7 +16,7 @@ from autodist.placement.layout import GROUPED, OF_WHOLE
 from autodist.placement.layout import view as view_of
 from autodist.placement.loops import Loops
 from autodist.placement.shapes import Sizes
-from autodist.placement.sizes import OF_SIZES
+from autodist.placement.sizes import AGAIN, OF_SIZES
 from autodist.placement.subscripts import subscript
 from autodist.program import UNKNOWN, Operation, Value, closure, held
 from autodist.trace.things import Object
@@ -298,7 +298,10 @@ class Measures(Loops):
             return lying, (sizes[0], self._number(numbers[0]) if numbers else None)
         share = [rows for each in arguments.sizes_of(operation, known) if (rows := counted(self._operand(each)))]
         if len(share) == 1 and share[0].startswith(ROWS):  # so many of each rank's samples: `len(x) // 2`
-            return Shard(0, rows=share[0]), (None,)
+            of_numbers = any(counted(self._operand(each)) for each in arguments.drawn_from(operation, known))
+            as_many = of_numbers and share[0] == ROWS
+            drawn = tuple(map(self._number, arguments.sizes_of(operation, known)))
+            return PerRank(known.name, AGAIN, rows=ROWS) if as_many else Shard(0, rows=share[0]), drawn
         return PerRank(known.name, "it draws from what each rank has of its own"), None
 
     def _of_drawn(self, operation: Operation, known: operations.Operation, sizes: Sizes) -> Sizes:

@@ -94,6 +94,17 @@ def shaped(value: Value) -> list[Value]:
     return [each.inputs[0] for each in shapes] if len(shapes) == len(value.operations) and not value.things else []
 
 
+def _in_turn(value: Value) -> str:
+    """The order of several lists behind each other with one for each of a rank's samples: `[0] * n + [1] * n`"""
+    pending, several = [each.node for each in value.things][:1], 0
+    while pending:
+        node = pending.pop()
+        adds = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
+        pending += [node.left, node.right] if adds and isinstance(node, ast.BinOp) else []
+        several += not adds
+    return f"{several} in turn" if several > 1 else ""
+
+
 class Reading:
     """Values of a program, some of which are placed."""
 
@@ -125,6 +136,7 @@ class Reading:
         picked = self._picked(value) if value.things and not value.operations else ""
         listed = isinstance(found, Each) and value.things and not value.operations
         if picked and found is None or listed and self._has_each(value):
+            order = order or _in_turn(value)
             return Shard(self._samples_deep(value), order=order, rows=self._rows_in(value))  # one for each sample
         if found == Replicate() and value.things and not value.operations and self._is_filled_by_each(value):
             return Shard(0)  # of what each of them is given, `[torch.randperm(9) for _ in x]`
@@ -344,7 +356,8 @@ class Reading:
             return any(self._gives_several(each) for each in stores if each.name != "setitem")
         key = operation.inputs[1].operation if operation.name == "getitem" and len(operation.inputs) > 1 else None
         if key is not None:  # `skipped[::-1]`
-            return key.name == "builtins.slice" and self._holds_batches(operation.inputs[0])
+            several = any(map(self._gives_several, operation.inputs[0].operations))  # `out.unbind(1)[::-1]`
+            return key.name == "builtins.slice" and (several or self._holds_batches(operation.inputs[0]))
         return arguments.gives_several(operation, self._table.find(operation.name))
 
     def _are_alike(self, operation: Operation) -> bool:

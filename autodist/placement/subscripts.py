@@ -24,6 +24,8 @@ from autodist.placement.sizes import AGAIN
 from autodist.program import EMPTY, Operation, Value, closure, held
 
 WHOLE = (None, None, None)
+DRAWN_NUMBERS = (".randint", ".choice")
+"""Ends of the names of what draws numbers of samples, as many along each axis as it is told."""
 HELD = frozenset("to cuda cpu long int type from_numpy as_tensor".split())
 """The names of what holds numbers elsewhere, or in another type."""
 MOVING = frozenset(f"operator.{each}" for each in ("add", "sub", "mod", "xor"))
@@ -128,6 +130,8 @@ def subscript(
             shard = len(result) if axis == sharded else shard
             size_of = sizes[axis] if sizes is not None and axis < len(sizes) else None
             result.append(size_of if size_of == 1 and not each.things or is_whole(each) else None)
+            if each.operation is not None and each.operation.name.endswith(DRAWN_NUMBERS):
+                result += (size(each) or ())[1:]  # `x[torch.randint(len(x), (len(x), 3))]`
         axis += 1
     found = (*result, *sizes[axis:]) if sizes is not None else None
     if isinstance(placement, PerRank) and placement.rows and not is_whole(keys[0]):  # `randperm(n)[:4]`

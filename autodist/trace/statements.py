@@ -178,8 +178,9 @@ class Statements(Expressions):
         count = len(target.elts)
         stars = [at for at, each in enumerate(target.elts) if isinstance(each, ast.Starred)]
         told = [each for each in value.things if len(self.parts(thing(each)) or ()) == count]
-        if told and value.operations and all(each.is_tensor for each in value.operations):  # of another branch
-            value = replace(value, operations=frozenset())
+        if told and all(each.is_tensor for each in value.operations):  # which are of another branch, as are loaders
+            pairs = frozenset(each for each in value.things if "loader" not in getattr(each, "roles", ()))
+            value = replace(value, operations=frozenset(), things=pairs)
         parts = [each.left_by(value.carried_by) for each in self.parts(value) or []] or None
         if parts is not None and stars and len(parts) >= count - 1:
             at, after = stars[0], len(parts) - (count - 1 - stars[0])
