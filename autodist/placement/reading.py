@@ -94,17 +94,6 @@ def shaped(value: Value) -> list[Value]:
     return [each.inputs[0] for each in shapes] if len(shapes) == len(value.operations) and not value.things else []
 
 
-def _in_turn(value: Value) -> str:
-    """The order of several lists behind each other with one for each of a rank's samples: `[0] * n + [1] * n`"""
-    pending, several = [each.node for each in value.things][:1], 0
-    while pending:
-        node = pending.pop()
-        adds = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
-        pending += [node.left, node.right] if adds and isinstance(node, ast.BinOp) else []
-        several += not adds
-    return f"{several} in turn" if several > 1 else ""
-
-
 class Reading:
     """Values of a program, some of which are placed."""
 
@@ -136,11 +125,26 @@ class Reading:
         picked = self._picked(value) if value.things and not value.operations else ""
         listed = isinstance(found, Each) and value.things and not value.operations
         if picked and found is None or listed and self._has_each(value):
-            order = order or _in_turn(value)
+            order = order or self._in_turn(value)
             return Shard(self._samples_deep(value), order=order, rows=self._rows_in(value))  # one for each sample
         if found == Replicate() and value.things and not value.operations and self._is_filled_by_each(value):
             return Shard(0)  # of what each of them is given, `[torch.randperm(9) for _ in x]`
         return found
+
+    def _in_turn(self, value: Value) -> str:
+        """The order of several lists behind each other with one for each of a rank's samples: `[0] * n + [1] * n`"""
+        pending, lists = [each.node for each in value.things][:1], list[ast.AST]()
+        while pending:
+            node = pending.pop()
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+                pending += [node.left, node.right]
+            else:
+                lists.append(node)
+        if len(lists) < 2:
+            return ""
+        lying = (self._operand(self._program.at(each)) for each in lists)
+        alike = all(isinstance(each, Shard) and each.rows == ROWS for each in lying)
+        return f"{len(lists)} in turn" if alike else "lists in turn"
 
     def _is_shared_out(self, value: Value) -> bool:
         """Whether it is a part of a list that is a batch: `samples[i : i + 8]`"""
@@ -349,16 +353,25 @@ class Reading:
         return Shard(0, rows=PIECES) if kinds == {"split"} else Shard(0)
 
     def _gives_several(self, operation: Operation) -> bool:
-        if operation.name == "builtins.list" and operation.inputs and operation.inputs[0].operations:
-            return all(map(self._gives_several, operation.inputs[0].operations))  # `list(x.chunk(2, dim=1))`
-        if operation.name == "setitem":  # `pieces[i] = pieces[i] + 1`
-            stores = closure([operation], lambda op: op.inputs[0].operations if op.name == "setitem" else ())
-            return any(self._gives_several(each) for each in stores if each.name != "setitem")
-        key = operation.inputs[1].operation if operation.name == "getitem" and len(operation.inputs) > 1 else None
-        if key is not None:  # `skipped[::-1]`
-            several = any(map(self._gives_several, operation.inputs[0].operations))  # `out.unbind(1)[::-1]`
-            return key.name == "builtins.slice" and (several or self._holds_batches(operation.inputs[0]))
-        return arguments.gives_several(operation, self._table.find(operation.name))
+        """Whether it gives several tensors with a rank's samples, in a list or one: `x.chunk(2, dim=1)`"""
+        seen, pending = set[Operation](), [operation]
+        while pending:
+            each = pending.pop()
+            if each in seen:
+                continue
+            seen.add(each)
+            key = each.inputs[1].operation if each.name == "getitem" and len(each.inputs) > 1 else None
+            listed = each.name == "builtins.list" and bool(each.inputs) and bool(each.inputs[0].operations)
+            if listed or each.name == "setitem":  # `list(x.chunk(2, dim=1))`, `pieces[i] = pieces[i] + 1`
+                pending += each.inputs[0].operations
+            elif key is not None:  # `skipped[::-1]`
+                cut = key.name == "builtins.slice"
+                if cut and self._holds_batches(each.inputs[0]):
+                    return True
+                pending += each.inputs[0].operations if cut else ()
+            elif arguments.gives_several(each, self._table.find(each.name)):
+                return True
+        return False
 
     def _are_alike(self, operation: Operation) -> bool:
         """Whether shapes are compared that all ranks find alike: they have as many samples of one as of another."""

@@ -79,7 +79,8 @@ def test_loaders_appended_to_a_list_are_told_apart(tmp_path: Path) -> None:
     [
         ("torch.arange(4).repeat_interleave(n)", True),
         ("torch.repeat_interleave(torch.arange(4), n)", True),
-        ("torch.tensor([0] * n + [1] * n + [2] * n + [3] * n)", False),  # in which order they are is not read
+        ("torch.tensor([0] * n + [1] * n + [2] * n + [3] * n)", True),
+        ("torch.tensor([0] * n + [1] * (2 * n) + [3] * n)", False),  # which are not as many of each
         ("torch.zeros(4 * n).long(); y[n : 2 * n] = 1; y[2 * n :] = 2", False),
     ],
 )

@@ -291,12 +291,12 @@ def test_words_that_are_packed(tmp_path: Path, part: str | None) -> None:
     assert "weigh_by_count(F.cross_entropy(said, meant), meant.numel())" in after, said
 
 
-@pytest.mark.parametrize("turned", ["x", "x.t()", "x.unsqueeze(1).transpose(0, 1)"])
-def test_samples_beside_the_extremes_of_their_batch(tmp_path: Path, turned: str) -> None:
+@pytest.mark.parametrize(
+    ("turned", "back"), [("x", "x"), ("x.t()", "x.t()"), ("x.unsqueeze(1).transpose(0, 1)", "x.reshape(-1, 8)")]
+)
+def test_samples_beside_the_extremes_of_their_batch(tmp_path: Path, turned: str, back: str) -> None:
     """Whichever axis they lie along."""
-    scaled = (
-        f"x = {turned}\nx = (x - x.min()) / (x.max() - x.min())\nloss = F.cross_entropy(model(x.reshape(-1, 8)), y)"
-    )
+    scaled = f"x = {turned}\nx = (x - x.min()) / (x.max() - x.min())\nloss = F.cross_entropy(model({back}), y)"
     after, said = converted(tmp_path, scaled)
     assert "(x - reduce_min(x.min())) / (reduce_max(x.max()) - reduce_min(x.min()))" in after and "AD602" not in said
 

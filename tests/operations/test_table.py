@@ -38,7 +38,7 @@ def test_every_class_is_used_and_every_line_is_found() -> None:
         ("torch.Tensor.permute", Operation("torch.Tensor.permute", "permute", {"axis": 0})),
         ("torch.Tensor.__len__", Operation("torch.Tensor.__len__", "length", {"default": 0})),
         ("numpy.sum", Operation("numpy.sum", "reduction", {"kind": "sum", "axis": 1})),
-        ("torch.nn.functional.relu", Operation("torch.nn.functional.relu", "elementwise")),
+        ("torch.nn.functional.relu", Operation("torch.nn.functional.relu", "elementwise", {"scales": True})),
         ("numpy.exp_", Operation("numpy.exp", "elementwise")),
         ("mylib.exp", None),
         ("torch.Tensor.untold", None),
