@@ -18,11 +18,16 @@ ARITHMETIC = tuple(f"operator.{each}" for each in "add sub mul truediv neg pos i
 """What gives a single number only if it is given single numbers."""
 
 
+def has_gradient(backward: Operation) -> bool:
+    """Whether a backward pass is given a gradient to begin with, as those of tensors are: `out.backward(gradient)`"""
+    return len(backward.inputs) > 1 or "gradient" in backward.keywords
+
+
 @lru_cache(maxsize=2)
 def given_numbers(program: Program) -> frozenset[Operation]:
     """The operations that are given single numbers: backward passes, `loss.item()`, and what computes what these are
     given: `loss / 2`."""
-    begun = [each.operation for each in program.of("backward") if len(each.operation.inputs) < 2]
+    begun = [each.operation for each in program.of("backward") if not has_gradient(each.operation)]
     pending = [*begun, *(each for each in program.operations if each.name == "torch.Tensor.item")]
     found = set(pending)
     while pending:

@@ -22,6 +22,7 @@ from autodist.placement.layout import GROUPED, OF_WHOLE
 from autodist.placement.loops import BESIDE_GATHERED, CARRIED, LAST
 from autodist.placement.measures import MAY_GROUP, MAY_LACK_AXIS
 from autodist.placement.opaque import NODES, NOT_KNOWN, OWN
+from autodist.placement.placements import has_gradient
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
 from autodist.placement.reading import BY_OTHERS, MORE, REST
@@ -449,7 +450,7 @@ class Losses:
     def _begun_with(self, backward: Operation) -> list[Operation]:
         """What may give the loss of a backward pass, which is a number where no gradient is given to it."""
         made = list(held(joined(backward.inputs[:1])))
-        return made if len(backward.inputs) > 1 else self.placements.numbers(made)
+        return made if has_gradient(backward) else self.placements.numbers(made)
 
     def met_at(self) -> Operation | None:
         """Where each sample of a batch meets the others for certain, so that a loss of some of them is another one."""
