@@ -304,8 +304,6 @@ def _modelled(
     made_global = {place.node for place in reductions}
     even = [each for each in even if not (isinstance(each.node, ast.BinOp) and each.node.right in made_global)]
     judged = losses(again.program, run, run.plan)
-    if draws and not origins_of(first):  # which values do not follow to the losses
-        judged.tells_all = True
     script = assembled(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held, judged)
     script = replace(
         script, weighed=tuple(even), joined=joined, gathered=paired, terms=summed, reckoned=tuple(reckoned)

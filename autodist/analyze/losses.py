@@ -172,7 +172,8 @@ def loss_concerns(run: Interpreter, losses: Losses) -> Iterator[Concern]:
 def doubts(run: Interpreter, losses: Losses, told: Collection[Concern]) -> Iterator[Concern]:
     """Losses of which it cannot be told that they are those of the whole batch, and nothing else is ``told``."""
     named = {each.node for each in told if each.code.startswith(("AD602", "AD9"))}
-    for event in _doubtful(run):
+    passes = {event.node: event for event in reversed(run.of("backward"))}.values()
+    for event in () if is_distributed(run) else reversed(passes):  # `check` sees to those
         if named & losses.made_of(event.node):
             continue
         if (found := losses.doubted_at(event.node)) is not None:
@@ -229,12 +230,6 @@ def _lost(run: Interpreter, losses: Losses) -> Iterator[Concern]:
         )
         yield Concern("AD602", operation.source, operation.node, message, Severity.WARNING)
     yield from padding.concerns(run, losses)
-
-
-def _doubtful(run: Interpreter) -> list[Event]:
-    """The backward passes whose losses may be others than those of one process."""
-    passes = {event.node: event for event in reversed(run.of("backward"))}.values()
-    return [] if is_distributed(run) else [*reversed(passes)]  # `check` sees to those
 
 
 def _told_by_events(run: Interpreter) -> Iterator[Concern]:

@@ -85,8 +85,6 @@ class Losses:
         self._program, self._catalog, self.steps = program, catalog, steps_of(program)
         self.backward = self.steps.backward
         self.plan, self.assumed = plan, set[Operation]()
-        self.tells_all = False
-        """Whether what is lost for want of knowledge is told as well: nothing else knows better."""
         self.placements = propagate(program, plan, catalog=catalog)
         self.ends = {op for each in self.backward for op in self._begun_with(each)}
         for _ in range(ROUNDS if assumes else 0):
@@ -292,7 +290,7 @@ class Losses:
         lost = self._lost() if lost is None else lost
         for each in self._above(lost):
             lying, reason = self.placements.of[each], self._reason_of(each)
-            if self.tells_all or not certain or self._is_sure(each, reason):
+            if not certain or self._is_sure(each, reason):
                 yield each, getattr(lying, "reason", reason)
             elif reason == AGAIN:  # `randperm(n)[:4]`
                 users = sorted(self._program.users[each], key=lambda op: op.number)

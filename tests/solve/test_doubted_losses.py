@@ -60,6 +60,8 @@ LABELS = (
     "    loss = F.cross_entropy(out, torch.tensor([0] * n + [1] * n + [2] * n))"
 )
 
+WORDS = "h = model.head(x.view(size * length, 8))\n    loss = F.cross_entropy(h.view(size, length, 3).mean(1), y)"
+
 
 @pytest.mark.parametrize(
     "step",
@@ -73,7 +75,7 @@ LABELS = (
         "loss = model(x, y)[0]",
         "loss, _ = model(x, y)",
         "rows = torch.arange(size)\n    loss = -model(x)[0].log_softmax(1)[rows, y].mean()",
-        "h = model.body(x.view(size * length, 8))\n    loss = F.cross_entropy(model.head(h).view(size, length, 3).mean(1), y)",
+        WORDS,
         "pick = random.sample(range(len(x)), len(x) // 2)\n    loss = F.cross_entropy(model(x[pick])[0], y[pick])",
         "loss = max(1, len(x)) * model.body(x).abs().mean() / len(x)",
     ],
