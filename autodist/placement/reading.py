@@ -140,9 +140,11 @@ class Reading:
                 pending += [node.left, node.right]
             else:
                 lists.append(node)
-        if len(lists) < 2:
+        made = [self._program.at(each).operations for each in lists]
+        repeated = (bool(several) and all(each.name == "list.repeat" for each in several) for several in made)
+        if len(lists) < 2 or not all(repeated):
             return ""
-        lying = (self._operand(self._program.at(each)) for each in lists)
+        lying = map(self._found.joint, made)
         alike = all(isinstance(each, Shard) and each.rows == ROWS for each in lying)
         return f"{len(lists)} in turn" if alike else "lists in turn"
 

@@ -179,7 +179,10 @@ def test_gradients_of_samples_that_meet_in_a_backward_pass(tmp_path: Path, answe
 
 def test_gradients_for_several_inputs_of_a_function(tmp_path: Path) -> None:
     """Of rows for the samples, and a sum over them for the weights."""
-    text = CENTRED.replace("forward(ctx, x):", "forward(ctx, x, w):").replace("x - x.mean(0)", "x @ w")
-    text = text.format(answer="g, g.t() @ g").replace("Centre.apply(model(x))", "Centre.apply(model(x), torch.eye(3))")
-    after, said = converted(tmp_path, text)
+    text = CENTRED.replace("forward(ctx, x):", "forward(ctx, x, w):")
+    text = text.replace("return x - x.mean(0)", "ctx.x = x\n        return x @ w")
+    text = text.replace("Centre.apply(model(x))", "Centre.apply(model(x), torch.eye(3))")
+    after, said = converted(tmp_path, text.format(answer="g, ctx.x.t() @ g"))
     assert "RowsOfAllRanks" not in after and "SumOverRanks" not in after and "AD602" not in said
+    _, said = converted(tmp_path, text.format(answer="g, g.t() @ g"))  # four times as large of twice as large ones
+    assert "AD606" in said
