@@ -54,7 +54,7 @@ def view(call: Call) -> Placement:
     before = call.first.sizes[:shard]
     first = call.first.placement
     behind = isinstance(first, Shard) and not first.axis
-    made = _made_of_each(call) if behind and call.sizes[:1] == (-1,) else None
+    made = _made_of_each(call) if behind and call.sizes[:1] in ((-1,), (None,)) else None
     if (
         behind
         and not getattr(first, "in_parts", False)

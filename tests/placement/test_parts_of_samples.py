@@ -37,7 +37,9 @@ def lies(line: str) -> Placement | None:
         ("x.flatten(0, 1).unflatten(0, (-1, 3))", 2),
         ("nn.Unflatten(0, (-1, 2))(x.flatten(0, 1))", 3),
         ("x.reshape(-1, 3).reshape(-1, 3, 3)", 2),
+        ("x.reshape(b * n, d)", 6),
         ("x.reshape(b * n, d).reshape(b, n, d)", 1),
+        ("x.reshape(b * n, d).reshape(-1, n, d)", 1),
         ("x.repeat_interleave(2, 0)", 2),
         ("x.repeat_interleave(2, 0).view(-1, 2, 6, 3)", 1),
         ("torch.cat([row for row in x]).view(-1, 6, 3)", 1),
@@ -66,6 +68,7 @@ def test_parts_are_counted(line: str, parts: int) -> None:
         "torch.cat([row for row in x]).view(-1, 12, 3)",
         "rearrange(rearrange(x, 'b n d -> (b n) d'), '(b n) d -> b n d', n=12)",
         "rearrange(x.flatten(0, 1), '(b n) d -> b n d', n=4)",
+        "x.reshape(b * n, d).tanh().reshape(-1, 2 * n, d)",
     ],
 )
 def test_several_samples_in_a_row_are_told(line: str) -> None:
