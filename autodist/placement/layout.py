@@ -64,7 +64,7 @@ def view(call: Call) -> Placement:
     ):
         if None not in call.first.sizes[1:] and len(call.sizes) > call.first.axes:
             return call.apart(GROUPED)  # `out.view(4, 2, 3)` of eight samples
-    if made is not None:
+    if made is not None and (made.denominator == 1 or call.sizes[0] == -1):  # else the first size is some other number
         return Shard(0, parts=made.numerator) if made.denominator == 1 else call.apart(GROUPED)
     for at, size in enumerate(call.sizes):
         if size in (-1, None):
