@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autodist.placement.by_number import NONLINEAR, PAIRED, aligned, partials
-from autodist.placement.call import ROWS, Call, told_parts
+from autodist.placement.call import Call, told_parts
 from autodist.placement.lattice import (
-    PIECES,
     Partial,
     Placement,
     Replicate,
@@ -145,8 +144,6 @@ def concatenate(call: Call) -> Placement:
     """Tensors behind each other."""
     (over,) = call.axes()
     found = _alike(call)
-    if len(call.operands) == 1 and isinstance(found, Shard) and found.rows == PIECES and found.axis == over:
-        return replace(found, rows=ROWS)  # the pieces of a batch, one behind the other
     if isinstance(found, Shard) and (found.axis == over or call.number("default") and call.first.axes < 2):
         # each rank's samples of one behind its own of another
         return Shard(found.axis, order=f"{len(call.operands)} in turn" if len(call.operands) > 1 else "batches in turn")

@@ -298,10 +298,10 @@ class Measures(Loops):
             return lying, (sizes[0], self._number(numbers[0]) if numbers else None)
         share = [rows for each in arguments.sizes_of(operation, known) if (rows := counted(self._operand(each)))]
         if len(share) == 1 and share[0].startswith(ROWS):  # so many of each rank's samples: `len(x) // 2`
-            of_numbers = any(counted(self._operand(each)) for each in arguments.drawn_from(operation, known))
-            as_many = of_numbers and share[0] == ROWS
+            pools = arguments.drawn_from(operation, known)
+            of_numbers = any(counted(self._operand(each)) or self._are_own_numbers(each) for each in pools)
             drawn = tuple(map(self._number, arguments.sizes_of(operation, known)))
-            return PerRank(known.name, AGAIN, rows=ROWS) if as_many else Shard(0, rows=share[0]), drawn
+            return PerRank(known.name, AGAIN, rows=share[0]) if of_numbers else Shard(0, rows=share[0]), drawn
         return PerRank(known.name, "it draws from what each rank has of its own"), None
 
     def _of_drawn(self, operation: Operation, known: operations.Operation, sizes: Sizes) -> Sizes:

@@ -536,6 +536,8 @@ class Propagation(Opaque):
             return shard, (None,) * (1 if known.cls == "repeat_each" else len(arguments.sizes_of(operation)))
         if known.cls == "pattern" and (told := self._sized_by_pattern(operation)) is not None:
             return told
+        if known.cls == "concatenate" and operation.inputs and self._lays_pieces(operation.inputs[0]):
+            return Shard(0), self._found.size(operation.inputs[0])
         if known.cls == "stack" and operation.inputs and self._are_rows(operation.inputs[0]):
             axis = arguments.call(operation, known).axis  # its rows are stacked: it is as it was
             rows = self._operand(operation.inputs[0])

@@ -94,6 +94,22 @@ def shaped(value: Value) -> list[Value]:
     return [each.inputs[0] for each in shapes] if len(shapes) == len(value.operations) and not value.things else []
 
 
+def _cut_of(operation: Operation) -> Operation | None:
+    """The slice that a subscript takes: `x[i : i + 8]`"""
+    cut = operation.inputs[1].operation if operation.name == "getitem" and len(operation.inputs) > 1 else None
+    return cut if cut is not None and cut.name == "builtins.slice" else None
+
+
+def _goes_in_steps(cut: Operation) -> bool:
+    """Whether slices begin where those before them end: `[i : i + 8]` of `range(0, n, 8)`"""
+    start, stop = (each.operation for each in cut.inputs[:2])
+    if start is None or stop is None or start.name != "range.index" or stop.name != "operator.add":
+        return False
+    bounds = start.inputs
+    steps = len(bounds) == 3 and bounds[0].constant == 0 and stop.inputs[0].operations == frozenset([start])
+    return steps and bool(bounds[2]) and stop.inputs[1] == bounds[2]
+
+
 class Reading:
     """Values of a program, some of which are placed."""
 
@@ -512,6 +528,19 @@ class Reading:
         rows = self._rows_in(operation.inputs[0]) if alike else f"pieces of {of}"
         laid = Shard(axis, rows=rows, order=order, parts=told_parts([each]) if alike else 1)
         return laid, (*sizes[1 : axis + 1], None, *sizes[axis + 2 :]) if sizes else None
+
+    def _lays_pieces(self, value: Value) -> bool:
+        """Whether it is a list of what is computed of each of the pieces that a batch is cut into, in their order:
+        `[model(x[i : i + 8]) for i in range(0, len(x), 8)]`"""
+        lists = [each for each in value.things if isinstance(each, Sequence)]
+        node = lists[0].node if len(lists) == len(value.things) == 1 and not value.operations else None
+        listed = isinstance(node, ast.ListComp) and len(node.generators) == 1 and not node.generators[0].ifs
+        placed = self._found.joint(held(value))
+        if not listed or not isinstance(placed, Shard) or placed != Shard(0, rows=PIECES) or lists[0].stores:
+            return False
+        above = closure(held(value), lambda op: () if _cut_of(op) is not None else op.given)
+        cuts = [cut for each in above if (cut := _cut_of(each)) is not None]
+        return bool(cuts) and all(map(_goes_in_steps, cuts))
 
     @staticmethod
     def _are_rows(value: Value) -> bool:

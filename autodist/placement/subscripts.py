@@ -136,8 +136,7 @@ def subscript(
     found = (*result, *sizes[axis:]) if sizes is not None else None
     if isinstance(placement, PerRank) and placement.rows and not is_whole(keys[0]):  # `randperm(n)[:4]`
         if placement.reason == AGAIN and _is_part_of_own(keys[0], lies):
-            share = _share_of_own(keys[0], lies)
-            return Shard(0, rows=share) if share else replace(placement, rows=""), found
+            return replace(placement, rows=_share_of_own(keys[0], lies)), found
         return PerRank("getitem", SO_MANY if placement.reason == AGAIN else PLACES_LEFT_OUT), found
     if not isinstance(placement, Shard):
         return placement, found

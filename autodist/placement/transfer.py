@@ -130,12 +130,6 @@ def transfer(operation: Operation, call: Call) -> Placement:
     if orders - {""}:
         call = replace(call, operands=tuple(_in_order(each) for each in call.operands))
     result = _result(operation, call)
-    if (
-        operation.cls == "concatenate"
-        and isinstance(result, Shard)
-        and call.first.placement == replace(result, rows=PIECES)
-    ):
-        return result
     parts = {each.placement.parts for each in call.operands if isinstance(each.placement, Shard)} - {1}
     if parts and isinstance(result, Shard) and not (result.in_parts or operation.cls in PARTING):
         result = replace(result, parts=parts.pop() if len(parts) == 1 else 0)

@@ -91,6 +91,9 @@ def test_nothing_is_said_of_means_over_samples(tmp_path: Path, step: str) -> Non
         "rows = x.mean(1)\n    loss = F.cross_entropy(model.head(rows.t().reshape(-1, 8)), y)",
         "loss = F.cross_entropy(model.head(x.mean(1)[y.argsort()]), y)",
         "loss = model.body(x).view(length, size, 8).softmax(0).pow(2).mean()",
+        "w = torch.arange(len(x))[: len(x) // 2]\n    loss = (w * model(x)[0][: len(x) // 2].sum(1)).pow(2).mean()",
+        CHUNKS.replace("torch.cat(parts)", "torch.cat(parts[::-1])"),
+        CHUNKS.replace("rows[i : i + 2]", "rows[i : i + 4]").replace("y)", "y.repeat_interleave(2)[:-2])"),
     ],
 )
 def test_what_meets_other_samples_is_told_or_gathered(tmp_path: Path, step: str) -> None:
