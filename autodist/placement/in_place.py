@@ -34,6 +34,7 @@ class InPlace(Measures):
         if isinstance(old, Shard):
             part, _ = subscript(old, sizes, key, self._operand, self._found.size, base=base)
             fits = not isinstance(part, PerRank) and isinstance(new, (Shard, Replicate, Each))
+            fits = fits and not self._meets_another([key, value])  # `y[j] = y[i]`
             return (old if fits else PerRank("setitem", REPLACED)), sizes
         if new == Replicate() and arguments.is_whole(key):
             return (old if arguments.is_zero(value) and isinstance(old, Partial) else new), sizes

@@ -11,7 +11,7 @@ from math import prod
 from autodist import operations
 from autodist.placement import arguments
 from autodist.placement.call import OTHER_SIZE, ROWS, Call, Operand
-from autodist.placement.lattice import GUESSED, Partial, PerRank, Placement, Replicate, Shard, counted, is_even_number
+from autodist.placement.lattice import GUESSED, SUMMED, Partial, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.layout import GROUPED, OF_WHOLE
 from autodist.placement.layout import view as view_of
 from autodist.placement.loops import Loops
@@ -114,8 +114,9 @@ class Measures(Loops):
         result = None if UNTOLD in laid else tuple(None if size == -1 else size for size, _ in laid)
         if not isinstance(first, Shard):
             return first or Replicate(), result
-        if laid[:1] == [COUNT] and not first.axis and is_even_number(first.rows):
-            return replace(first, rows=ROWS, parts=1), result
+        if laid[:1] == [COUNT] and not first.axis:
+            whole = first.rows in (ROWS, SUMMED + ROWS) and not first.order  # and no half of the batch, or two in turn
+            return (replace(first, rows=ROWS, parts=1) if whole else PerRank(known.name, GROUPED)), result
         sizes = tuple(size for size, _ in laid)
         call = Call(known.name, (Operand(first, before),), sizes=sizes) if before and result else None
         return (view_of(call), result) if call is not None else None
@@ -187,8 +188,9 @@ class Measures(Loops):
             rows_told = counted(self._operand(told[placement.axis]))
         if not isinstance(placement, Shard) or not rows_told:
             return placement
-        if rows_told.startswith(f"{ROWS} // ") and not placement.axis:  # `out.view(len(x) // 2, 2, -1)`
-            return call.apart(GROUPED)
+        several = placement.order.endswith(" in turn") or placement.rows.startswith(f"{ROWS} // ")
+        if not placement.axis and (rows_told.startswith(f"{ROWS} // ") or rows_told == ROWS and several):
+            return call.apart(GROUPED)  # `out.view(len(x) // 2, 2, -1)`, and what has more or fewer rows than samples
         return replace(placement, rows=rows_told)  # `torch.tensor(words).view(len(batch), -1)`
 
     def _may_lack_axis(

@@ -167,7 +167,7 @@ class Propagation(Opaque):
         if operation.name == "list.element":
             return (Each(ROWS) if self._goes_over_samples(operation) else Replicate()), ()
         if operation.name == "list.repeat" and (rows := self._repeats(operation)):
-            return Shard(0, rows=rows), (None,)
+            return Shard(0, rows=rows, parts=len(arguments.parts(operation.inputs[0]) or (None,))), (None,)
         if operation.name == "list.repeat" and (own := self._filling(operation.inputs[1])) is not None:
             return own, None  # `[0] * (longest - len(row))`
         if operation.name in arguments.FIELDS_OF_RESULTS and not self._are_fields(operation.inputs[0]):
