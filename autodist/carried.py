@@ -1,9 +1,4 @@
-"""State that a step hands on to the next: what it writes into something that outlives it.
-
-Memory banks, queues of negatives, codebooks and centres that follow the samples. Each rank writes what its own
-samples give, so that ranks keep different states, or all that of rank 0, whose buffers DistributedDataParallel sends
-to the others.
-"""
+"""What statements write into something that was there before."""
 
 from __future__ import annotations
 
@@ -15,7 +10,6 @@ from autodist.source import Source, told_once, walk
 
 KEEPING = frozenset(["requires_grad_", "detach_", "share_memory_", "squeeze_", "t_", "coalesce_"])
 """What changes no number, though its name ends like what does."""
-GROWING = frozenset(["append", "appendleft", "insert"])
 DISPLAYS = ast.Tuple | ast.List
 Written = tuple[ast.Name | ast.Attribute, tuple[ast.expr, ...]]
 
@@ -45,17 +39,6 @@ def written(statement: ast.stmt) -> Written | None:
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         return _in_place(statement.value)
     return None
-
-
-@told_once
-def grown(statement: ast.stmt) -> Written | None:
-    """The list that a statement puts something into, and what: `memory.append((x[i], y[i]))`."""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr not in GROWING:
-        return None
-    root = _root(call.func.value)
-    parts = [part for each in call.args[-1:] for part in (each.elts if isinstance(each, DISPLAYS) else [each])]
-    return (root, tuple(parts)) if root is not None else None
 
 
 @told_once
@@ -121,19 +104,6 @@ def _in_place(call: ast.Call) -> Written | None:
     root = _root(inner.value if isinstance(inner, ast.Subscript) else inner) if inner is not call else None
     changes = given or isinstance(call.func, ast.Attribute) and call.func.attr not in KEEPING
     return (root, tuple(given)) if root is not None and changes else None
-
-
-def fills(statement: ast.stmt, name: str) -> bool:
-    """Whether a statement puts new samples into all of a tensor: `x.resize_as_(batch).copy_(batch)`."""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "copy_":
-        return False
-    inner: ast.expr = call
-    while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr.endswith("_"):
-        inner = inner.func.value
-    inner = _root(inner) or inner
-    mentions = [each for each in walk(call) if isinstance(each, ast.Name) and each.id == name]
-    return isinstance(inner, ast.Name) and inner.id == name and len(mentions) == 1
 
 
 def _root(node: ast.expr) -> ast.Name | ast.Attribute | None:

@@ -62,7 +62,8 @@ class Catalog:
         self._with_batch_norm = with_batch_norm or {}
         self._losses = losses or {}
         self._draws = draws or {}
-        self._apart = frozenset(own_operations or ()) & operations.load(own_operations).keeping_samples
+        self.operations = operations.load(own_operations)
+        """The table of operations, with the lines of `[tool.autodist.operations]`."""
         self.measured: Mapping[ast.AST, Measured] = {}
         """How values of the project at hand lie that a library makes, where that was measured."""
         self._known: dict[str, frozenset[str]] = {}
@@ -131,10 +132,6 @@ class Catalog:
             return NOTHING.union(transforms, found or ())
         root = name.partition(".")[0]
         return NOTHING if root in sys.stdlib_module_names or root == "builtins" else ANY_GENERATOR
-
-    def keeps_samples(self, name: str) -> bool:
-        """Whether the user says of an operation that it computes each sample apart."""
-        return name in self._apart
 
     def parameters(self, name: str, first: object = None) -> int | None:
         """The number of parameters of such a model, where it is a fact."""

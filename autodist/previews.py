@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from autodist.interpreter import Event, Interpreter
 from autodist.models import members, settled_at, unwrapped
 from autodist.origins import learnt_from
+from autodist.placement import Replicate
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site, Wrapping
 from autodist.solve.losses import Losses
@@ -38,7 +39,9 @@ def previews(
     found = {
         event.node: event
         for event in passes
-        if event.detail.spread is SAME and any(each.key in normalised for each in _normalising(event, run))
+        if event.detail.spread is SAME
+        and _is_given_alike(event.node, run)
+        and any(each.key in normalised for each in _normalising(event, run))
     }
     mixed = run.plan.joined or any(losses.lost_at())
     mixed = mixed or any(node in run.plan.reduced for event in passes for node in _of_classes(event))  # of even shares
@@ -71,7 +74,7 @@ def unsynchronised(passes: list[Event], run: Interpreter, models: list[Model]) -
     found: dict[ast.stmt, Wrapping] = {}
     unknown: list[Event] = []
     for event in passes:
-        alone = [each for each in _normalising(event, run) if each.key not in alike] if _is_share(event) else []
+        alone = [e for e in _normalising(event, run) if e.key not in alike and not run.is_given_alike(event.node)]
         places = [settled_at(each, run) for each in alone]
         found.update((place.statement, place) for place in places if place is not None)
         unknown += [event] if None in places else []
@@ -79,15 +82,17 @@ def unsynchronised(passes: list[Event], run: Interpreter, models: list[Model]) -
     return list(found.values()), concerns
 
 
-def _is_share(event: Event) -> bool:
-    return event.detail.spread.is_local
-
-
 def _copies_of_wrapped(run: Interpreter) -> Iterator[Object]:
     """Deep copies of models that are synchronised by then."""
     for event in run.of("copy"):
         if any(isinstance(thing, Wrapped) and thing.kind == "planned" for thing in event.value.things):
             yield from event.detail.objects("module")
+
+
+def _is_given_alike(call: ast.AST, run: Interpreter) -> bool:
+    """Whether all ranks give a call the same, in one of its contexts at least."""
+    lying = [run.lies(each) for each in call.args] if isinstance(call, ast.Call) else []
+    return all(not each or any(one == Replicate() for one in each) for each in lying)
 
 
 def _normalising(event: Event, run: Interpreter) -> list[Object]:
@@ -145,7 +150,7 @@ def _is_rows_to_rows(event: Event, run: Interpreter) -> bool:
     if any(value.things or value.const is not UNKNOWN for value in values):
         return False
     passes = [each for each in run.of("forward") if each.value == event.value]
-    if any(each.node is node and each.detail.spread is not SAME for each in passes):
+    if not run.is_given_alike(node):
         return False
     return any(_takes_rows(each.node, len(node.args), run) for each in passes)
 

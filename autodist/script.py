@@ -574,6 +574,8 @@ class TrainingScript:
     """Those of them by which each rank draws numbers of samples for itself, seeded apart as its dropout is."""
     counts_samples: Callable[[ast.AST], bool] = lambda _: False
     """Whether an expression goes by how many samples a rank has, of which all have as many: `len(x)`."""
+    axes: Callable[[ast.AST], int | None] = lambda _: None
+    """How many axes an expression has, as far as that is told."""
     adds_up: bool = False
     """Whether something is a sum over a rank's samples, or their number."""
     batch_sizes: tuple[Site, ...] = ()

@@ -242,16 +242,6 @@ class Items:
     element: Value
     stores: dict[tuple[Source, ast.expr], None] = field(default_factory=dict)
     """The expressions that put something into it, see `stored`."""
-    changes: list[tuple[Source, ast.expr]] = field(default_factory=list)
-    """What items of it are counted up by: `losses[0] += loss.item()`."""
-    by_layer: bool = False
-    """Whether a forward pass has put whole batches into it, as many on all ranks."""
-    by_batch: bool = False
-    """Whether it has grown by one with each batch of a loader, and not otherwise."""
-    by_row: bool = False
-    """Whether a comprehension has made it with one for each of a rank's samples."""
-    numbers: Value | None = None
-    """The count of a rank's samples, where it is made of their numbers: `[i % 2 for i in range(len(x))]`."""
 
     @property
     def is_told(self) -> bool:
@@ -267,9 +257,6 @@ class Table:
     entries: dict[Any, Value]
     element: Value
     stores: dict[tuple[Source, ast.expr], None] = field(default_factory=dict)
-    changes: list[tuple[Source, ast.expr]] = field(default_factory=list)
-    keyed: list[tuple[Source, ast.expr]] | None = None
-    """Where its keys are samples, so that each rank has others: the samples that loops go over, if they do."""
 
     def put(self, key: Any, value: Value) -> None:
         """Have an entry hold ``value``. Where a loop makes the dict for each model, `{"params": net.parameters()}`, it
@@ -361,37 +348,6 @@ class Draw:
 
 
 @dataclass(frozen=True)
-class Portion:
-    """A division by the number of a rank's samples, of something that each of them has: the sum is a mean."""
-
-    node: ast.expr
-
-
-@dataclass(frozen=True)
-class Amplified:
-    """The gradient of a mean over a rank's samples with regard to what one of them is, at ``node``: as many times as
-    large as there are ranks."""
-
-    node: ast.expr
-    source: Source
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """Rows of all ranks, put together at ``node``."""
-
-    node: ast.expr
-
-
-@dataclass(frozen=True)
-class Turn:
-    """The sample that a loop over those of a batch has come to, `out[i]`, or a ``batch`` of some: `out[i : i + 4]`."""
-
-    loop: ast.AST
-    batch: bool = False
-
-
-@dataclass(frozen=True)
 class Bound:
     """A method of an object of a library that is handed around: `step = optimizer.step`."""
 
@@ -430,27 +386,21 @@ Thing = (
 class Value:
     """What an expression may evaluate to.
 
-    ``origins`` are the loaders and draws that its samples come from, which part of them, and what mixed them,
-    ``models`` the modules in its graph, ``made`` the expressions that computed it, ``axes``
-    how many it has, if that is known, ``zero`` if it is known to be full
-    of zeros, ``optional`` if it may be None, ``lasting`` if it is a tensor that a module keeps from one forward pass to
-    the next, by whatever name. ``weights`` are modules outside of which it is computed from their
-    parameters, so that gradients flow to these past any forward pass. A constant is ``firm`` if it is bound by a call
-    or a loop over literals, so that a branch on it is decided; a module's settings are not.
+    ``origins`` are the loaders and draws that its samples come from, ``models`` the modules in its graph, ``made`` the
+    expressions that computed it, ``optional`` if it may be None. ``weights`` are modules outside of which it comes of
+    their parameters, so that gradients flow to these past any forward pass. A constant is ``firm`` if it is bound
+    by a call or a loop over literals, so that a branch on it is decided; a module's settings are not.
     """
 
     things: frozenset[Thing] = frozenset()
     spread: Spread = SAME
-    origins: frozenset[Object | Draw | Turn | Portion | Gathered | Amplified] = frozenset()
+    origins: frozenset[Object | Draw] = frozenset()
     models: frozenset[Thing] = frozenset()
     const: Any = UNKNOWN
     firm: bool = False
     made: frozenset[tuple[Source, ast.expr]] = frozenset()
-    axes: int | None = None
     weights: frozenset[Thing] = frozenset()
-    zero: bool = False
     optional: bool = False
-    lasting: bool = False
 
     def __or__(self, other: Value) -> Value:
         if self is other or other is NOTHING:
@@ -465,11 +415,8 @@ class Value:
                 and self.models >= other.models
                 and self.const is other.const
                 and self.firm == other.firm
-                and self.axes == other.axes
                 and self.weights >= other.weights
-                and self.zero == other.zero
                 and self.optional >= other.optional
-                and self.lasting >= other.lasting
             ):
                 return self
         same = type(self.const) is type(other.const) and self.const == other.const
@@ -481,11 +428,8 @@ class Value:
             const=self.const if same else UNKNOWN,
             firm=self.firm and other.firm,
             made=self.made | other.made,
-            axes=self.axes if self.axes == other.axes else None,
             weights=self.weights | other.weights,
-            zero=self.zero and other.zero,
             optional=self.optional or other.optional,
-            lasting=self.lasting or other.lasting,
         )
 
     def but(self, **changes: Any) -> Value:
@@ -529,11 +473,6 @@ def drawn_from(value: Value) -> Iterator[Object]:
             yield thing
         elif isinstance(thing, Object) and thing.roles & {"progress", "reader"}:
             yield from drawn_from(thing.argument("iterable", 0) or NOTHING)
-
-
-def is_chosen(value: Value) -> bool:
-    """Whether it is a number that a list has of some of a rank's samples, which a condition holds for."""
-    return value.spread is Spread.LOCAL and any(isinstance(each, Turn) for each in value.origins)
 
 
 def is_clock(origin: object) -> bool:

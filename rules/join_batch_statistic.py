@@ -6,11 +6,10 @@ from autodist.edits import WrapExpr
 from autodist.reduction import Joining
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
-from autodist.source import counted_of
 
 from ._collectives import IN_TRAINING, JOIN
 from ._examples import PLAIN
-from ._preamble import counted_on_all_ranks, defined, dist, imported, planned
+from ._preamble import defined, dist, imported, planned
 
 
 def _script(loss: str, joined: bool = False) -> str:
@@ -48,10 +47,6 @@ def join_batch_statistic(script: TrainingScript, context: Context) -> Iterator[F
     if not script.trains:
         return
     for each in script.joined:
-        if each.by is Joining.COUNT:
-            message = "the loss is computed from how many samples a rank has"
-            yield Finding(each.source, each.node, message, counted_on_all_ranks(context, each))
-            continue
         d, imports = dist(context, each.source)
         torch, torch_import = imported(context, each.source, "torch")
         helper = defined(script, each.source, JOIN.replace("{d}", d).replace("{torch}", torch))
@@ -60,10 +55,7 @@ def join_batch_statistic(script: TrainingScript, context: Context) -> Iterator[F
             name, more = "sum_in_training", IN_TRAINING.replace("{torch}", torch)
             helper = (*helper, *defined(script, each.source, more))
         mean = f" / {d}.get_world_size()" if each.by is Joining.MEAN else ""
-        given = "{}" if counted_of(each.node) is None and not each.number else f"{torch}.tensor({{}})"
-        if each.array:
-            given, mean = f"{torch}.from_numpy({{}})", f".numpy(){mean}"
-        wrap = WrapExpr(each.node, f"{name}({given}){mean}", outer=True)
+        wrap = WrapExpr(each.node, f"{name}({{}}){mean}", outer=True)
         message = f"the loss is computed from this {each.by.name.lower()} over a rank's samples"
         yield Finding(
             each.source, each.node, message, Fix((*imports, *torch_import, *helper, *planned(each.source, wrap)))

@@ -294,9 +294,11 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         d, imports = dist(context, source)
         helper: Planned = ()
         if reduction.by is Joining.COUNT and not script.wholes:
-            template = f"{{}} * {d}.get_world_size()"
+            ranks = f"{d}.get_world_size()"
             if reduction.switch is not None:
-                template += f" if {reduction.switch} else {source.code(node)}"
+                torch, helper = imported(context, source, "torch")
+                ranks = f"({ranks} if {reduction.switch.replace('torch', torch)} else 1)"
+            template = f"{{}} * {ranks}"
         else:
             name = NAMES.get(reduction.by, "reduce_sum")
             torch, torch_import = imported(context, source, "torch")

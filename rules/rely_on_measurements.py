@@ -8,27 +8,43 @@ from autodist.script import TrainingScript
 
 from ._examples import PLAIN
 
-LIBRARY = PLAIN.replace("import torch\n", "import errors\nimport torch\n", 1).replace(
-    "nn.functional.mse_loss(model(x), y)", "errors.squared(model(x), y).mean()"
+LIBRARY = (
+    PLAIN.replace("import torch\n", "import errors\nimport torch\n", 1)
+    .replace(
+        "model = nn.Linear(4, 1)\n",
+        """
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(4, 1)
+
+    def forward(self, x, y):
+        return errors.squared(self.out(x), y)
+
+
+model = Net()
+""",
+    )
+    .replace("nn.functional.mse_loss(model(x), y)", "model(x, y)")
 )
-SQUARED = Measured(
+MEAN = Measured(
     file="train.py",
-    line=LIBRARY.splitlines().index("        loss = errors.squared(model(x), y).mean()") + 1,
-    expression="errors.squared(model(x), y)",
-    digest="b133944f7f496a35",
-    place=(0, 15),
+    line=LIBRARY.splitlines().index("        return errors.squared(self.out(x), y)") + 1,
+    expression="errors.squared(self.out(x), y)",
+    digest="0a95a7cf40e4d15e",
+    place=(1, 15),
     operation="errors.squared",
-    lies="rows",
-    axis=0,
-    axes=2,
+    lies="mean",
+    axes=0,
     given=("sharded along axis 0; sharded along axis 0",),
     occurrences=8,
     steps=3,
 )
 
 EXAMPLES = [
-    Example(before=LIBRARY, after=LIBRARY, options={"measured": (SQUARED,)}),
-    Example(before=LIBRARY, after=None),  # AD602: it is not known whether `squared` leaves samples apart
+    Example(before=LIBRARY, after=LIBRARY, options={"measured": (MEAN,)}),
+    Example(before=LIBRARY, after=None),  # AD602: it is not known what `squared` gives
 ]
 
 

@@ -7,7 +7,7 @@ from autodist.edits import Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import RowMean, TrainingScript
 from autodist.source import Source, is_mask, walk
-from autodist.values import NOTHING, Draw
+from autodist.values import Draw
 
 from ._preamble import Planned, defined, dist, free_name, imported, planned
 
@@ -265,7 +265,7 @@ def _is_viewed(draw: Draw, script: TrainingScript) -> bool:
             return False
         held = call
     counts = bool(call.args) and script.counts_samples(call.args[0])  # `x.view(len(x), -1)`
-    return not counts and script.values.get(draw.node, NOTHING).axes != 1
+    return not counts and script.axes(draw.node) != 1
 
 
 def _own_rows(draw: Draw, rows: str, start: ast.stmt) -> list[Edit]:

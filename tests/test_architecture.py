@@ -64,14 +64,12 @@ INTERPRETER = """
     builtin_calls | classes | statements | torch_modules
     records
     expressions | functions | loops | roles | subscripts
-    places
     arithmetic | attributes | branches | stores
     shared
     evaluation
-    single
-    draws | losses | whole_data
+    draws | whole_data
     contents
-    by_turn | lasting | loaders | names | overloads
+    loaders | names | overloads
     machine
     events | plan | questions | words
 """
@@ -83,12 +81,6 @@ ON_DISK = """
     writing
     fetching | temporary
     looking
-"""
-
-TENSORS = """
-    picking | axes | named_axes | crossing
-    calls
-    operations | facts
 """
 
 MODELS = """
@@ -214,8 +206,9 @@ PROJECT = """
 ANALYZE = """
     analysis
     assembling | refusals
-    evaluation | picked | reductions
-    beginning | going_apart | handmade | hooks | loaders | losses | measured | modules
+    evaluation | losses | picked
+    reductions
+    beginning | going_apart | handmade | hooks | loaders | measured | modules
     padding
     batch_sizes | bucket_views | checkpoints | devices | numbering | sets | squeezed
     launched
@@ -302,7 +295,6 @@ def test_imports_go_down(path: Path) -> None:
         ("solve", SOLVE),
         ("trace", TRACE),
         ("project", PROJECT),
-        ("tensors", TENSORS),
     ],
 )
 def test_imports_inside_a_package_go_down(package: str, layers: str) -> None:

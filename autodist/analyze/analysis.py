@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
@@ -32,19 +32,20 @@ from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Evaluation, Strategy
 from autodist.files.naming import rank_zero_statements
 from autodist.fsdp import folders, meta, sharding, shards, weights
-from autodist.interpreter import Event, Interpreter, Plan, Runs, Unfinished
+from autodist.interpreter import Interpreter, Plan, Runs, Unfinished
 from autodist.losses import by_turn, untaken, wholes
 from autodist.models import moved_too_late, placed_when_wrapped, trained_models, wrap_plan
-from autodist.origins import roots
+from autodist.program import Operation, Region, closure
 from autodist.project import Project
 from autodist.reduction import Reduction
 from autodist.rule import Severity
 from autodist.script import Concern, TrainingScript, Weighed
 from autodist.solve.losses import ALONG, Losses
-from autodist.solve.passes import PASSES
+from autodist.solve.parameters import LAYERS
+from autodist.solve.passes import PASSES, run_in
 from autodist.solve.shares import joined_in_full
-from autodist.solve.steps import steps_of
-from autodist.source import Source, shortened, walk
+from autodist.solve.steps import LEARNED, steps_of
+from autodist.source import Source, shortened
 from autodist.values import Object
 
 Lying: TypeAlias = Callable[..., Losses] | None
@@ -176,37 +177,72 @@ def _warned(script: TrainingScript) -> set[ast.AST]:
 def _unsettled(script: TrainingScript, run: Interpreter, lost: Losses) -> set[ast.AST]:
     """The backward passes of losses that are not those of one process."""
     named, backward = _warned(script), run.of("backward")
-    return {e.node for e in backward if named & _computed_from(e, run) or lost.is_lost_at(named, e.node)}
+    of = {e.node: {e.node, *lost.made_of(e.node)} for e in backward}
+    return {node for node, made in of.items() if named & made or lost.is_lost_at(named, node)}
 
 
-def _opaque(run: Interpreter) -> list[Event]:
-    """What losses are computed by that may relate the samples of a batch, for all that is known of it."""
-    passed = {*run.plan.gathered, *run.catalog.measured}
-    calls = {event.node: event for event in run.of("unfollowed") if event.node not in passed}
-    made = {node for loss in run.of("backward") for node in _computed_from(loss, run)} if calls else set()
-    return [event for node, event in calls.items() if node in made]
+def _opaque(losses: Losses, measured: Container[ast.AST]) -> Iterator[Concern]:
+    """What losses are computed by that may relate the samples of a batch, for all that is known of it and was
+    ``measured``. Of what libraries compute inside models it is relied on that they leave samples apart."""
+    unknown = (op for op in losses.assumed & losses.steps.differentiated if op.name not in GIVEN_BY_MODELS)
+    unknown = (op for op in unknown if op.owner is None and any(map(_is_of_model, op.given)))
+    told = (op for op in sorted(unknown, key=lambda op: op.number) if not _is_in_model(op.region))
+    for op in {each.node: each for each in told if each.node not in measured}.values():
+        code = shortened(op.source.code(op.node)) if isinstance(op.node, ast.expr) else op.name
+        message = (
+            f"cannot tell whether {code} computes each sample of a batch apart from the others: where it does not, "
+            "results differ from those of one process; where it does, a line in [tool.autodist.operations] says so"
+        )
+        yield Concern("AD602", op.source, op.node, message, Severity.WARNING)
 
 
-def _unfollowed(event: Event) -> Concern:
-    code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else ""
-    message = (
-        f"cannot tell whether {code} computes each sample of a batch apart from the others: where it does not, results "
-        "differ from those of one process; where it does, a line in [tool.autodist.operations] says so"
+GIVEN_BY_MODELS = ("call", "getitem", "iterate")
+"""The names of what modules of unknown libraries compute, and of the fields of that."""
+
+
+def _is_of_model(operation: Operation) -> bool:
+    """Whether models have computed it."""
+    above = closure([operation], lambda op: op.given)
+    return any(getattr(each.owner, "roles", frozenset()) & LAYERS or each.name.endswith(LEARNED) for each in above)
+
+
+def _is_in_model(inner: Region) -> bool:
+    """Whether a region is part of a forward pass of a module that has layers, as a loss of the project has none, or
+    lays samples together."""
+    if any(region.kind in ("read", "collate", "worker") for region in inner.around()):
+        return True
+    modules = [module for region in inner.around() for module in run_in(region)]
+    return any(
+        getattr(each, "roles", frozenset()) & LAYERS
+        for one in modules
+        for value in one.contents()
+        for each in value.things
     )
-    return Concern("AD602", event.source, event.node, message, Severity.WARNING)
-
-
-def _computed_from(event: Event, run: Interpreter) -> set[ast.AST]:
-    """What a loss is made of."""
-    made = roots(event.node, run, set()) if isinstance(event.node, ast.expr) else set()
-    return {*walk(event.node), *made}
 
 
 def _whole_losses(again: Runs, run: Interpreter, plan: Plan) -> Losses:
     """How losses lie under a plan, once means are weighed and sums joined."""
+    return _settled(again, run, plan)[0]
+
+
+def _settled(again: Runs, run: Interpreter, plan: Plan) -> tuple[Losses, bool]:
+    """The same, once sums are multiplied that are terms of them as well, and whether any of that is done."""
+    plan = replace(plan, terms=_nodes(terms(again.program, run, plan)))
     lying = partial(losses, again.program, run)
-    even, joined = whole_losses(again, run, partial(lying, plan))
-    return lying(replace(plan, weighed=_nodes(even), joined=_nodes(joined)))
+    even, joined, beside = whole_losses(again, run, partial(lying, plan))
+    plan = replace(plan, weighed=_nodes(even), joined=_nodes((*joined, *beside)))
+    return lying(plan), bool(plan.terms or even)
+
+
+def _of_features(sizes: frozenset[ast.expr], lying: Callable[[frozenset[ast.expr]], Losses]) -> frozenset[ast.expr]:
+    """Those of some sizes that are written as numbers, as large as a batch by chance: `torch.ones(8, 4)` of eight
+    features, without which fewer losses get lost."""
+    found = frozenset[ast.expr]()
+    for node in sorted((each for each in sizes if isinstance(each, ast.Constant)), key=lambda each: each.lineno):
+        ways = (sizes - found, sizes - found - {node})
+        share, whole = (sum(1 for _ in lying(each).lost_at(certain=False)) for each in ways)
+        found |= {node} if whole < share else frozenset()
+    return found
 
 
 def _nodes(reductions: Iterable[Reduction | Weighed]) -> frozenset[ast.expr]:
@@ -240,7 +276,7 @@ def _modelled(
     stuck = refused or list(uncovered(first, models))
     answered = any("environment" in each.message for each in stuck)
     if {each.code for each in stuck} in ({"AD902"}, {"AD904"}) and not (answered or is_distributed(first)):
-        turns = by_turn.find(again, known, first, fsdp, partial(terms, again.program)) or turns
+        turns = by_turn.find(partial(_settled, again, first), known, first, fsdp) or turns
     if (site := turns.site) is not None and "AD902" in {each.code for each in refused}:
         refused = [Concern("AD902", site.source, site.node, turns.reason, Severity.REFUSAL)]
     if turns.nodes:
@@ -283,12 +319,15 @@ def _modelled(
         plan = replace(plan, terms=_nodes(summed))
         second = planned(plan)
     batch_sizes = batch_size_sites(second, plan)
-    shares = (site.node for site in batch_sizes)
+    divided = frozenset(site.node for site in batch_sizes if isinstance(site.node, ast.expr))
+    whole_sizes = sizes_of_all(divided, pairs, again.program, second) if pairs else frozenset[ast.expr]()
+    whole_sizes |= _of_features(
+        divided - whole_sizes, lambda sizes: losses(again.program, second, replace(plan, divided=sizes))
+    )
+    batch_sizes = [site for site in batch_sizes if site.node not in whole_sizes]
+    divided -= whole_sizes
     beside = frozenset(node for _, node in joined_in_full(again.program, second.placements))
-    plan = replace(plan, divided=frozenset(each for each in shares if isinstance(each, ast.expr)), beside=beside)
-    if pairs and (whole_sizes := sizes_of_all(plan.divided, pairs, again.program, second)):
-        batch_sizes = [site for site in batch_sizes if site.node not in whole_sizes]
-        plan = replace(plan, divided=plan.divided - whole_sizes)
+    plan = replace(plan, divided=divided, beside=beside)
     held = shards.guarded_parameters(second, models, rank_zero_statements(second)) if fsdp else []
     reckoned = [] if is_distributed(second) else reckoned_by(second)
     single = frozenset(site.node for site, _ in (*held, *reckoned) if isinstance(site.node, ast.expr))
@@ -297,19 +336,19 @@ def _modelled(
     second, before, _ = reduced(again, plan, second, training=True)
     plan = replace(plan, reduced=plan.reduced | {each.node for each in before})
     second = planned(plan)
-    even, joined = ([], ()) if by_hand else whole_losses(again, second, partial(losses, again.program, second, plan))
-    plan = replace(plan, weighed=_nodes(even), joined=_nodes(joined))
+    lying_so = partial(losses, again.program, second, plan)
+    even, joined, numbers = ([], (), ()) if by_hand else whole_losses(again, second, lying_so)
+    plan = replace(plan, weighed=_nodes(even), joined=_nodes(joined), reduced=plan.reduced | _nodes(numbers))
     run, reductions, leftover = reduced(again, plan, planned(plan))
     reductions = [*before, *reductions]
     made_global = {place.node for place in reductions}
     even = [each for each in even if not (isinstance(each.node, ast.BinOp) and each.node.right in made_global)]
     judged = losses(again.program, run, run.plan)
     script = assembled(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held, judged)
-    script = replace(
-        script, weighed=tuple(even), joined=joined, gathered=paired, terms=summed, reckoned=tuple(reckoned)
-    )
+    script = replace(script, weighed=tuple(even), joined=joined, reductions=(*script.reductions, *numbers))
+    script = replace(script, gathered=paired, terms=summed, reckoned=tuple(reckoned))
     script = replace(script, concerns=(*script.concerns, *late))
-    opaque = () if by_hand or not script.trains else map(_unfollowed, _opaque(run))
+    opaque = () if by_hand or not script.trains else _opaque(judged, facts.measured)
     told = (*script.concerns, *relied_on(judged, facts), *opaque)
     script = replace(script, concerns=told, unread=frozenset(unread(judged)))
     script = replace(script, concerns=(*script.concerns, *doubts(run, judged, script.concerns)))

@@ -285,6 +285,7 @@ def assembled(
         refitted=tuple(refilled.refitted(run, batch_sizes)),
         joined_in_full=tuple(Site(*each) for each in joined_in_full(run.runs.program, run.placements)),
         counts_samples=run.counts_samples,
+        axes=run.axes,
         adds_up=any(isinstance(each, Partial) and each.reduce == "sum" for each in run.placements.of.values()),
         wholes=tuple(draw for draw in wholes.draws(run) if not draw.batch),
         row_means=tuple(wholes.row_means(run, losses)),

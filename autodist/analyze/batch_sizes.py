@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.origins import learnt_from
@@ -12,7 +12,6 @@ from autodist.placement import Shard
 from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import Source, argument, first_index, last_name, walk
-from autodist.tensors.calls import called_name, counted_off
 from autodist.values import NOTHING, Draw, Object, Path_, Table, Value
 
 KEYS = frozenset(["init_hidden", "initHidden", "init_state", "size", "Size"])
@@ -85,14 +84,13 @@ def batch_size_sites(run: Interpreter, plan: Plan) -> list[Site]:
         )
         and ((source.function(use), _setting(use)) in whole or not _is_also_other(use, source, run, names))
         and not run.counts_samples(use)  # `batch_size = x.shape[0]` is this rank's already
-        and not run.is_gathered(run.values.get(use, NOTHING))
         and not _is_read_off(use, source)
         and not _is_told_sizes(use, source, run)
         and shared.isdisjoint(source.ancestors(use))
         and not any(_is_in(steps, bound, run) for bound in _bound(use, source, names))
         and (
             _is_in(steps, use, run)
-            and source.parents[use] in run.batch_loops - run.whole_loops
+            and _goes_through(source.parents[use], source, run, plan) == {True}
             or (_is_in(steps, use, run) or _is_given_for_losses(use, source, run))
             and _is_given_to_shape(use, source, run, names, whole)
             or any(
@@ -172,13 +170,44 @@ def _sizes_of(event: Event, run: Interpreter) -> Iterator[ast.expr]:
 
 def whole_and_shared(run: Interpreter) -> Iterator[Concern]:
     """Loops through as many samples as a whole batch has, which are given batches of which a rank has a share, too."""
-    for loop in run.batch_loops & run.whole_loops:
-        source = run.sources[loop]
+    for loop, source in run.sources.items():
+        if _goes_through(loop, source, run, run.plan) != {True, False} or not isinstance(loop, ast.expr):
+            continue
         message = (
             f"{source.code(loop)} goes through whole batches here, and elsewhere through those of which a rank has a "
             "share: count the samples that there are, len() of the tensor"
         )
         yield Concern("AD902", source, loop, message, Severity.REFUSAL)
+
+
+def _goes_through(over: ast.AST, source: Source, run: Interpreter, plan: Plan) -> set[bool]:
+    """Whether a loop through as many samples as a loader or draw is told takes those of tensors of which a rank has its
+    share, or of whole ones, or both: ``for i in range(batch_size): loss += criterion(out[i], y[i])``."""
+    loop = source.parents.get(over)
+    if not isinstance(loop, (ast.For, ast.AsyncFor, ast.comprehension)) or not isinstance(loop.target, ast.Name):
+        return set()
+    if not isinstance(over, ast.Call) or last_name(over.func) != "range" or not over.args:
+        return set()
+    told = over.args[-1]
+    if not isinstance(told, (ast.Name, ast.Attribute)) or [ast.unparse(each) for each in over.args[:-1]] not in (
+        [],
+        ["0"],
+    ):
+        return set()
+    inside = source.parents[loop] if isinstance(loop, ast.comprehension) else loop
+    found = set[bool]()
+    for each in (part for part in walk(inside) if isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name)):
+        first, held = first_index(each), run.values.get(each.value, NOTHING)
+        sizes = [
+            argument(t.node, "batch_size", 1)
+            for t in held.origins
+            if isinstance(t, Object) and "loader" in t.roles and isinstance(t.node, ast.Call)
+        ]
+        sizes += [t.size for t in held.origins if isinstance(t, Draw) and plan.shares(t.node)]
+        named = {last_name(size) for size in sizes if isinstance(size, (ast.Name, ast.Attribute))}
+        if isinstance(first, ast.Name) and first.id == loop.target.id and not held.things and last_name(told) in named:
+            found |= {isinstance(lying, Shard) and not lying.axis for lying in run.lies(each.value)}
+    return found
 
 
 def _setting(node: ast.expr | None) -> str | None:
@@ -571,7 +600,7 @@ def _goes_through_rows(use: ast.expr, source: Source, run: Interpreter) -> bool:
     """`out[torch.arange(batch_size), labels]`, also where the numbers have a name, which they may have before training
     begins."""
     call = source.parents[use]
-    if not isinstance(call, ast.Call) or call.args != [use] or called_name(call) not in ("range", "arange"):
+    if not isinstance(call, ast.Call) or call.args != [use] or last_name(call.func) not in ("range", "arange"):
         return False
     statement = source.statement(use)
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
@@ -582,16 +611,33 @@ def _goes_through_rows(use: ast.expr, source: Source, run: Interpreter) -> bool:
 
     def counts(part: ast.expr) -> bool:
         made = statement.value if isinstance(statement, ast.Assign) and getattr(part, "id", "") == name else part
-        return counted_off(made, latest) is call
+        return _counted_off(made, latest) is call
 
     def goes_through(node: ast.Subscript) -> bool:
         parts = getattr(node.slice, "elts", [])
         labelled = any(run.has_rows(part) and not latest(part).things for part in parts[1:])
-        return run.has_rows(node.value) and labelled and not run.is_gathered(latest(node.value))
+        return run.has_rows(node.value) and labelled
 
     indexed = (each for each in walk(source.home(statement)) if isinstance(each, ast.Subscript))
     through = [each for each in indexed if isinstance(each.slice, ast.Tuple) and counts(each.slice.elts[0])]
     return bool(through) and all(map(goes_through, through))
+
+
+def _counted_off(index: ast.expr, latest: Callable[[ast.expr], Value]) -> ast.Call | None:
+    """The call that counts off what an index goes through: `range(n)`, `torch.arange(n)`, also as a list, on a device,
+    or by a name."""
+    if isinstance(index, ast.Name):
+        made = [each for _, each in latest(index).made if each is not index]
+        index = made[0] if len(made) == 1 else index
+    if not isinstance(index, ast.Call):
+        return None
+    name = last_name(index.func)
+    if name in ("range", "arange"):
+        return index
+    if name in ("list", "tensor", "LongTensor", "as_tensor", "array") and len(index.args) >= 1:
+        return _counted_off(index.args[0], latest)
+    moved = isinstance(index.func, ast.Attribute) and name in ("to", "cuda", "cpu", "long", "int", "type", "type_as")
+    return _counted_off(index.func.value, latest) if moved and isinstance(index.func, ast.Attribute) else None
 
 
 def distinguishing(

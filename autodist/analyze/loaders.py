@@ -9,10 +9,15 @@ from autodist import randomness, regions, resizing
 from autodist.analyze.batch_sizes import training_switch
 from autodist.analyze.numbering import counts_on, numbered_around
 from autodist.interpreter import Event, Interpreter, Loop
+from autodist.placement import Replicate, Shard
+from autodist.placement.arguments import gives_zeros
+from autodist.program import Operation, held
 from autodist.rule import Severity
 from autodist.script import Concern, Epoch, Loader, Site
+from autodist.solve.steps import steps_of
+from autodist.solve.written import code_of
 from autodist.source import Source, all_of, argument, last_name, shortened, walk
-from autodist.values import NOTHING, Draw, Index, Object, Path_, Scope, Value, drawn_from
+from autodist.values import NOTHING, Index, Object, Path_, Scope, Value, drawn_from
 
 
 def sharded_loaders(
@@ -425,35 +430,71 @@ def _number(outer: list[Loop], event: Event) -> tuple[str | None, Loop | None]:
     return None, None
 
 
+def _shared_in_part(run: Interpreter) -> Iterator[Operation]:
+    """What computes losses of something that is now drawn, of which a rank takes its share, and now made as a whole."""
+    program, of = run.runs.program, run.placements.of
+    learnt = steps_of(program).differentiated
+    drawn = program.depending(op for op in program.operations if id(op.node) in (run.plan.draws or ()))
+    for op in sorted(steps_of(program).reaching, key=lambda each: each.number) if drawn else ():
+        for value in op.operands:
+            shared = any(isinstance(of.get(each), Shard) for each in value.operations & drawn)
+            made = {*held(value)} - drawn - learnt if shared else ()
+            whole = [each for each in made if of.get(each, Replicate()) == Replicate() and not gives_zeros(each)]
+            if any(each.is_tensor if each in value.operations else each.name.startswith(RANDOM) for each in whole):
+                yield op
+
+
+RANDOM = ("random.", "numpy.random.")
+"""Beginnings of the names of what draws numbers one by one, of which scripts make lists."""
+
+
+def _mixed_by_all(run: Interpreter) -> Iterator[tuple[Operation, Operation]]:
+    """Where a rank's samples are put into an order that is drawn for those of all ranks, and what draws it."""
+    of = run.placements.of
+    for op in run.runs.program.operations:
+        if (
+            op.name == "getitem"
+            and len(op.inputs) > 1
+            and isinstance(lying := run.placements.value(op.inputs[0]), Shard)
+            and not lying.axis
+        ):
+            orders = [each for each in op.inputs[1].operations if each.name.endswith(PERMUTING)]
+            if orders and all(of.get(each, Replicate()) == Replicate() for each in orders):
+                yield op, orders[0]
+
+
+PERMUTING = (".randperm", ".permutation")
+"""Ends of the names of what draws an order."""
+
+
 def sampler_concerns(run: Interpreter) -> Iterator[Concern]:
     """Samplers of the script's own that draw from a new seed, so that ranks would not agree on the samples."""
-    for event in run.of("beyond"):
-        code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else ""
-        draw = next(thing for thing in event.value.things if isinstance(thing, Draw))
+    for picked, drawn in _mixed_by_all(run):
         message = (
-            f"{code} mixes the samples of a batch by {shortened(draw.source.code(draw.node))}, which counts those of "
-            "all ranks: a rank has its share only; draw as many numbers as the tensor has rows"
+            f"{code_of(picked)} mixes the samples of a batch by {code_of(drawn)}, which counts those of all ranks: a "
+            "rank has its share only; draw as many numbers as the tensor has rows"
         )
-        yield Concern("AD902", event.source, event.node, message, Severity.REFUSAL)
+        yield Concern("AD902", picked.source, picked.node, message, Severity.REFUSAL)
         return
-    for event in run.of("shared_in_part"):
-        code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else ""
+    for op in _shared_in_part(run):
         message = (
-            f"{code} hands out a rank's share of a batch, or all of a batch that is made elsewhere, as a setting says: "
-            "make the other one where it is called, too"
+            f"{code_of(op)} is given a rank's share of a batch, or all of one that is made elsewhere, as a setting "
+            "says: make the other one where it is made, too"
         )
-        yield Concern("AD902", event.source, event.node, message, Severity.REFUSAL)
+        yield Concern("AD902", op.source, op.node, message, Severity.REFUSAL)
         return
     taken = run.plan.draws or frozenset()
     for event in run.of("local_draw"):
-        if event.detail.const not in taken or not isinstance(event.node, ast.expr):
+        if event.detail.const not in taken or not isinstance(size := event.node, ast.expr):
             continue
-        code = event.source.code(event.node)
+        if run.is_alike(size) or run.counts_samples(size):
+            continue
+        code = event.source.code(size)
         message = (
             f"draws by {shortened(code)}, which each rank changes by its own samples: ranks would draw different "
             f"batches; gather what changes {shortened(code)} over the ranks, or draw without it"
         )
-        yield Concern("AD902", event.source, event.node, message, Severity.REFUSAL)
+        yield Concern("AD902", event.source, size, message, Severity.REFUSAL)
         return
     for order, other in randomness.parted_orders(run):
         code = shortened(order.source.code(order.node)) if isinstance(order.node, ast.expr) else "the order"

@@ -10,11 +10,12 @@ from typing import TypeGuard
 from autodist import operations
 from autodist.analyze import padding
 from autodist.analyze.launched import is_distributed
+from autodist.analyze.reductions import scaled_gradients
 from autodist.borrowed import departed
 from autodist.files.naming import rank_zero_statements
 from autodist.interpreter import Event, Interpreter, Runs
 from autodist.losses.own_gradients import OwnGradient, is_of, own_gradients
-from autodist.origins import learnt_from, upstream
+from autodist.origins import learnt_from
 from autodist.placement import Replicate
 from autodist.placement.arguments import sizes_of
 from autodist.program import Operation, Program, closure
@@ -25,24 +26,20 @@ from autodist.solve import gradients
 from autodist.solve.alone import Alone
 from autodist.solve.gathering import Gathered
 from autodist.solve.gradients import Gradients
+from autodist.solve.kinds import NUMBER, TENSOR, kind_of
 from autodist.solve.losses import OF_PARTS, UNSURE, Losses
 from autodist.solve.written import code_of, readers
-from autodist.source import last_name, shortened
-from autodist.values import NOTHING, Amplified, Class, Draw, External, Object, Value
+from autodist.source import last_name, shortened, walk
+from autodist.values import NOTHING, Class, External, Object, Value
 
 ROUNDING = frozenset("int round floor ceil trunc".split())
-ENDS = frozenset(
-    "backward format print log tracker schedule test save write file_method step discarded store set_item "
-    "handed_over statistic scales_gradient answer own_step loose_step picks_data reported trial_result".split()
-)
-"""Kinds of events by which a value has an effect."""
 
 
 def whole_losses(
     again: Runs, run: Interpreter, losses: Callable[[], Losses]
-) -> tuple[list[Weighed], tuple[Reduction, ...]]:
+) -> tuple[list[Weighed], tuple[Reduction, ...], tuple[Reduction, ...]]:
     """What makes losses those of the whole batch that no mean over the ranks is: means that are weighed, sums and
-    means that are joined."""
+    means that are joined with their gradients, and those that have none."""
     alone = Alone(frozenset(site.node for site in rank_zero_statements(run)))
     found = Gradients(again.program, losses(), alone).mended()
     left = {each.node for each in run.of("backward")} - found.keys()
@@ -56,8 +53,9 @@ def whole_losses(
         for each in mends
         if isinstance(each, gradients.Weighed)
     ]
-    joined = tuple(_reduction(each) for each in mends if isinstance(each, gradients.Joined))
-    return weighed, joined
+    joined = [each for each in mends if isinstance(each, gradients.Joined)]
+    learnt = tuple(_reduction(each, again.program) for each in joined if each.learnt)
+    return weighed, learnt, tuple(_reduction(each, again.program) for each in joined if not each.learnt)
 
 
 def gathered_rows(run: Interpreter, program: Program, losses: Losses, wanted: Collection[ast.AST]) -> list[Reduction]:
@@ -139,10 +137,11 @@ def doubled(rows: Iterable[Reduction], program: Program, losses: Losses) -> Conc
     return None
 
 
-def _reduction(each: gradients.Joined) -> Reduction:
+def _reduction(each: gradients.Joined, program: Program) -> Reduction:
     switch = IN_TRAINING if each.is_evaluated else None
-    by = joining(each.placement)
-    return Reduction(each.source, each.node, by, switch=switch, array=each.array, number=each.number)
+    kind = kind_of(program.at(each.node))
+    number, tensor = kind == NUMBER, kind == TENSOR
+    return Reduction(each.source, each.node, joining(each.placement), switch=switch, number=number, tensor=tensor)
 
 
 def without_sums(script: TrainingScript) -> TrainingScript:
@@ -232,9 +231,16 @@ def _lost(run: Interpreter, losses: Losses) -> Iterator[Concern]:
     yield from padding.concerns(run, losses)
 
 
+def _goes_by_second(event: Event, run: Interpreter) -> bool:
+    """Whether the size of noise goes by how many numbers each sample has: `nn.init.kaiming_uniform_(h)`."""
+    call = event.node
+    named = isinstance(call, ast.Call) and last_name(call.func).startswith("kaiming_") and bool(call.args)
+    return named and isinstance(call, ast.Call) and run.has_rows(call.args[0])
+
+
 def _told_by_events(run: Interpreter) -> Iterator[Concern]:
     """What libraries do with batches, and draws and roundings that say little of the batch of one process."""
-    for event in run.of("noise_by_shape")[:1]:
+    for event in [each for each in run.of("noise_by_shape") if not _goes_by_second(each, run)][:1]:
         message = (
             "draws noise whose size goes by the shape of a tensor with a row for each sample: a rank has fewer rows, "
             "and its noise is larger than that of one process; give it a size of its own, by normal_ or uniform_"
@@ -248,7 +254,6 @@ def _told_by_events(run: Interpreter) -> Iterator[Concern]:
             )
             yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
             break
-    yield from [*_picked_by_chance(run)][:1]
     learnt = set() if is_distributed(run) else learnt_from(run)
     for node in [each for each in run.values if each in learnt and _rounds_share(each, run)][:1]:
         message = (
@@ -265,22 +270,6 @@ def _told_by_events(run: Interpreter) -> Iterator[Concern]:
     yield from _unseen_collations(run)
     for event in run.of("own_loss")[:1]:
         yield from _own_loss(event, run)
-
-
-def _picked_by_chance(run: Interpreter) -> Iterator[Concern]:
-    """Where steps train on a number of a rank's own samples that is the same on any number of ranks: of a batch, or of
-    what a rank remembers of earlier ones."""
-    trained = {each for event in run.of("backward") for each in event.value.origins}
-    for event in run.of("picks_some"):
-        draw = next(each for each in event.value.origins | event.value.things if isinstance(each, Draw))
-        remembered = event.detail.const is True
-        if draw in trained or remembered and event.grad and any(loop.node in run.step_loops for loop in event.loops):
-            message = (
-                f"{shortened(draw.source.code(draw.node))} draws so many of a rank's own samples: together the ranks "
-                "train on more of them than one process; draw a share of what a rank has, len(x) // k, or of what all "
-                "ranks have"
-            )
-            yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
 
 
 OWN_LOSSES = {
@@ -340,13 +329,15 @@ def _named(collate: Value) -> str:
 def normalised_twice(run: Interpreter) -> Iterator[Concern]:
     """Layers that normalise what the samples of a batch have in common, such as their neighbours in a graph: a rank has
     that once, and so has another one."""
-    joined = {node for node in run.sources if _joins(node) and run.values.get(node, NOTHING).spread.is_local}
+    joined = {node for node in run.sources if _joins(node) and not run.holds_alike(node)}
     for event in run.of("normalises_rows") if joined else ():
         given = event.node.args[0] if isinstance(event.node, ast.Call) else None
-        found = joined & upstream(given, run) if given is not None else set()
-        for made in sorted(found, key=lambda each: (each.lineno, each.col_offset))[:1]:
+        made = run.runs.program.at(given).operations if given is not None else ()
+        behind = {each.node for each in closure(made, lambda op: op.given)}
+        found = {each for each in joined if not behind.isdisjoint(walk(each))}
+        for one in sorted(found, key=lambda each: (each.lineno, each.col_offset))[:1]:
             message = (
-                f"batch statistics are those of what {shortened(ast.unparse(made))} leaves of a rank's samples: what "
+                f"batch statistics are those of what {shortened(ast.unparse(one))} leaves of a rank's samples: what "
                 "samples of several ranks have in common counts once for each of them, and results differ from those "
                 "of one process; normalise each row by itself (nn.LayerNorm)"
             )
@@ -388,14 +379,11 @@ def amplified(run: Interpreter) -> tuple[tuple[Site, ...], tuple[tuple[Site, str
     """Where gradients of samples are taken of means over a rank's, or of sums multiplied for the average, and a loss or
     report counts how large they are; and the statements behind which they are divided, where an optimizer steps by
     them or something changes them in place."""
-    ends = (each for each in run.events if each.kind in ENDS)
-    found = [origin for event in ends for origin in event.value.origins if isinstance(origin, Amplified)]
-    places = {each.node: each.source for each in found}
-    whole = _taken_of_whole_data(run)
-    read = {node: places[node] for node in run.values if node in places and node not in whole}
     own = own_gradients(run)
-    sites = tuple(Site(source, node) for node, source in read.items() if not is_of(node, source, own))
+    places = {each.node: each for each, in_part in scaled_gradients(run).items() if not in_part}
+    read = (each for node, each in places.items() if not is_of(node, each.source, own))
     divided = tuple((Site(each.source, each.backward), each.leaf) for each in own if each.backward is not None)
+    sites = tuple(Site(each.source, each.node) for each in read)
     return sites, divided, [_unscaled(each) for each in own if each.backward is None]
 
 
@@ -405,12 +393,6 @@ def _unscaled(gradient: OwnGradient) -> Concern:
         "there are ranks, by which it is changed or stepped; divide it by the number of ranks behind the backward pass"
     )
     return Concern("AD602", gradient.source, gradient.node, message, Severity.WARNING)
-
-
-def _taken_of_whole_data(run: Interpreter) -> set[ast.AST]:
-    """Where gradients are taken with regard to samples that every rank has in full, as attacks on a test set do."""
-    calls = {event.node for event in run.of("autograd_grad") if not event.value.spread.is_local}
-    return calls | {event.node for event in run.of("gradient") if not event.value.things}
 
 
 def _rounds_share(node: ast.expr, run: Interpreter) -> bool:
@@ -434,7 +416,7 @@ def gradients_alone(run: Interpreter) -> Iterator[Concern]:
         target = node.targets[0]
         if not isinstance(target, ast.Attribute) or target.attr != "grad":
             continue
-        if run.values.get(node.value, NOTHING).spread.is_local and node.value not in run.plan.reduced:
+        if not run.is_alike(node.value):
             code = shortened(ast.unparse(target))
             message = (
                 f"{code} is computed from this rank's samples alone, so that ranks would take steps of their own: "
@@ -444,12 +426,13 @@ def gradients_alone(run: Interpreter) -> Iterator[Concern]:
 
 
 def amplified_in_part(run: Interpreter) -> Iterator[Concern]:
-    """Gradients that are taken of samples that are shared out, and of others that are not."""
-    whole = _taken_of_whole_data(run)
-    places = {o.node: o.source for e in run.of("backward") for o in e.value.origins if isinstance(o, Amplified)}
-    for node in (each for each in run.values if each in places and each in whole):
-        message = (
-            "of a mean over a rank's samples, each of them has as many times its gradient as there are ranks, but this "
-            "is also taken of data that every rank has in full: divide the loss by the number of ranks in training"
-        )
-        yield Concern("AD602", places[node], node, message, Severity.WARNING)
+    """Gradients that are taken of samples that are shared out, and of others that are not, as attacks on a test set."""
+    places = {each.node: (each, in_part) for each, in_part in scaled_gradients(run).items()}
+    for node, (each, in_part) in places.items():
+        if in_part:
+            message = (
+                "of a mean over a rank's samples, each of them has as many times its gradient as there are ranks, but "
+                "this is also taken of data that every rank has in full: divide the loss by the number of ranks in "
+                "training"
+            )
+            yield Concern("AD602", each.source, node, message, Severity.WARNING)

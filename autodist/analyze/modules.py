@@ -342,7 +342,8 @@ def own_buffers(run: Interpreter) -> Iterator[Concern]:
         assert isinstance(event.node, ast.Call)
         named = (k.value for k in event.node.keywords if k.arg == "tensor")
         for tensor in (*event.node.args[1:2], *named):
-            local = run.values.get(tensor, NOTHING).spread.is_local and not run.counts_samples(tensor)
+            local = run.values.get(tensor, NOTHING).spread.is_local
+            local = local and not (run.is_alike(tensor) or run.counts_samples(tensor))
             if tensor in seen or event.on_one_rank or not local:
                 continue
             seen.add(tensor)

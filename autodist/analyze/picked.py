@@ -32,7 +32,7 @@ def steps_on_parts(run: Interpreter) -> Concern | None:
         if any(loader.key in loaders for take in inside for loader in drawn_from(take.value)):
             continue
         part = next((each for each in _given(loop, run) if _is_part(each, loaders, run)), None)
-        if part is None and loop.by_row and isinstance(loop.node, ast.For):
+        if part is None and loop.node in run.sample_loops and isinstance(loop.node, ast.For):
             calls = [last_name(n.func) for n in walk(loop.node.iter) if isinstance(n, ast.Call)]
             part = loop.node.iter if set(calls) <= THROUGH else None  # `for a, b in zip(x, y)`, not `x.chunk(4)`
         if part is not None:

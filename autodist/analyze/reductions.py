@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
+from autodist import tensors
 from autodist.analyze.launched import is_distributed
-from autodist.analyze.losses import amplified
 from autodist.files import writing
 from autodist.files.naming import rank_zero_statements
-from autodist.interpreter import Interpreter, Plan, Runs
+from autodist.interpreter import Interpreter, Plan, Runs, once_a_run
+from autodist.losses import own_gradients
 from autodist.operations import load
 from autodist.origins import learnt_from
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
@@ -20,7 +22,7 @@ from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan as Lying
 from autodist.placement.propagate import propagate
 from autodist.placement.sizes import AGAIN
-from autodist.program import Operation, Program, closure, held
+from autodist.program import Operation, Program, Value, closure, held
 from autodist.reduction import IN_TRAINING, Joining, Reduction, joining
 from autodist.rule import Severity
 from autodist.script import Concern, Site
@@ -38,7 +40,6 @@ from autodist.solve.sources import NUMBERS, Sources
 from autodist.solve.steps import steps_of
 from autodist.solve.written import assigned, parts_of, readers
 from autodist.source import all_of, shortened, walk
-from autodist.tensors import operations
 from autodist.trace.things import Object
 
 
@@ -76,8 +77,9 @@ def reduced(
 
 
 ROUNDS = 4
+MAKING = ("fill", "random")
 BY_NUMBER = ("elementwise", "add", "multiply", "divide")
-TRAINING = frozenset("statistic scales_gradient own_step loose_step picks_data".split())
+TRAINING = frozenset("own_step loose_step picks_data".split())
 """Kinds of events by which training goes by a number."""
 
 
@@ -99,10 +101,33 @@ def _of_training(run: Interpreter, program: Program) -> Iterator[Demand]:
             averaged = user is not None and run.counts_samples(part) and is_mean(run.placements.of.get(user))
             if not graph and not averaged and user is not None and not user.region.has_own_backward:
                 yield Demand("data" if event.kind == "picks_data" else "loss", user, part)
+    yield from _dividing(program, run)
     yield from _meeting_whole(program, run)
     found = losses(program, run, run.plan)
     yield from (Demand("loss", user, part) for user, part in lengths(program, run.placements, found.ends, run.catalog))
     yield from (Demand("loss", user, part) for user, part in found.counted_at())
+
+
+def _dividing(program: Program, run: Interpreter) -> Iterator[Demand]:
+    """Numbers of a rank's samples by which gradients of parameters are divided, or losses that are means already."""
+    learnt = steps_of(program).differentiated
+    for operation in program.operations:
+        known = load().find(operation.name)
+        if known is None or known.cls != "divide" or len(operation.inputs) != 2:
+            continue
+        held, *_, by = [operation.inputs[0], *parts_of(operation.node)]
+        behind = closure(held.operations, lambda op: op.given if op.name.endswith(".data") else ())
+        gradients = [each for each in behind if each.name.endswith(".grad")]
+        alike = all(run.placements.of.get(each, Replicate()) == Replicate() for each in gradients)
+        lying = run.placements.value(held)
+        number = isinstance(lying, PerRank) and run.placements.size(held) == ()  # computed of a mean in another way
+        mean = number or isinstance(lying, Partial) and lying.reduce == "mean"
+        if (
+            (mean and operation in learnt or gradients and alike)
+            and isinstance(by, ast.expr)
+            and run.counts_samples(by)
+        ):
+            yield Demand("loss", operation, by)
 
 
 def _meeting_whole(program: Program, run: Interpreter) -> Iterator[Demand]:
@@ -229,7 +254,8 @@ def _of_shares(program: Program, run: Interpreter, plan: Plan) -> Iterator[tuple
     """What is made as large as a batch is, or laid out so, and of a rank's share where the size is divided:
     `torch.ones(batch_size)`, `x.view(batch_size * 3, 4)`"""
     table = load()
-    for node in plan.divided | plan.counts:
+    divided = plan.divided or frozenset()
+    for node in divided | plan.counts:
         product = run.sources[node].parents[node]
         multiplies = isinstance(product, ast.BinOp) and isinstance(product.op, ast.Mult)
         for each in (*readers(program).get(node, ()), *(readers(program).get(product, ()) if multiplies else ())):
@@ -238,27 +264,57 @@ def _of_shares(program: Program, run: Interpreter, plan: Plan) -> Iterator[tuple
             cls = known.cls if known is not None else ""
             if cls == "view" and multiplies and product in listed[:1]:
                 yield each, Shard(0, parts=0)
-            elif cls in ("fill", "random") and node in listed and node in plan.divided:
+            elif cls in ("fill", "random") and node in listed and node in divided:
                 yield each, Shard(listed.index(node))
-            elif cls == "arange" and node in listed and node in plan.divided:
+            elif cls == "arange" and node in listed and node in divided:
                 yield each, PerRank(each.name, AGAIN, rows=ROWS)
 
 
-def _lying(program: Program, run: Interpreter, plan: Plan) -> Lying:
+@once_a_run
+def scaled_gradients(run: Interpreter) -> Mapping[Operation, bool]:
+    """The gradients of samples that are as many times as large as there are ranks, where that counts; and whether
+    others are taken there of data that all ranks have."""
+    program = run.runs.program
+    if is_distributed(run) or not any(each.name in own_gradients.TAKEN for each in program.operations):
+        return {}
+    lying = _lying(program, run, run.plan, divides=False)
+    before = propagate(program, lying, catalog=run.catalog)
+    for told in (own_gradients.lost, own_gradients.multiplied):
+        if placed := told(program, before):
+            lying = replace(lying, placed={**lying.placed, **placed})
+            before = propagate(program, lying, catalog=run.catalog)
+    return own_gradients.scaled(program, before)
+
+
+def _counts(given: Sources, plan: Plan, operation: Operation, told: Sequence[Value]) -> int | None:
+    """Which of some sizes is the number of samples of a batch. What is made so large by a number that stays as it is,
+    where others become a rank's share, is made for something else: `torch.ones(8, 4)` of eight features."""
+    at, known = given.counts(operation, told), load().find(operation.name)
+    if at is None or plan.divided is None or told[at].operations or known is None or known.cls not in MAKING:
+        return at
+    loads = any(each.kind in ("read", "collate", "worker") for each in operation.region.around())
+    if loads or id(operation.node) in (plan.draws or ()):
+        return at
+    calls = (each.node for each in operation.region.around() if each.function is not None)
+    return None if plan.divided.isdisjoint(part for node in (operation.node, *calls) for part in walk(node)) else at
+
+
+def _lying(program: Program, run: Interpreter, plan: Plan, divides: bool = True) -> Lying:
     """What placements are propagated from under a plan: some expressions are global already, losses are weighed."""
     given = shared(program, run) if not plan.turns else Sources()
     nodes = _made_global(plan)
     weighed: dict[Operation, Placement] = {
         op: Partial("mean", ROWS) for node in (*plan.weighed, *plan.terms) for op in program.at(node).operations
     }
-    divided = {op: Shard(given.axis) for site in amplified(run)[0] for op in program.at(site.node).operations}
+    gradients = [each for each, in_part in scaled_gradients(run).items() if not in_part] if divides else []
+    divided = {each: Shard(given.axis) for each in gradients}
     passed_by = [op for op in program.operations if op.node in plan.untaken]  # training does not come there
     branches = {op.region for op in passed_by if op.region.kind == "branch"}
     untaken = {op: Shard(0) for op in program.operations if op.region in branches} | dict.fromkeys(passed_by, Shard(0))
     decided = {**weighed, **divided, **untaken, **dict(_of_shares(program, run, plan))}
     placed = {**given.plan.placed, **decided}
     taken = {**_dealt_out(given, plan), **_joined_beside(program, plan)}
-    lying = replace(given.plan, placed=placed, taken=taken)
+    lying = replace(given.plan, placed=placed, taken=taken, counts=partial(_counts, given, plan))
     source, region = program.operations[0].source, program.operations[0].region
     demand = Demand("state", program.operations[0])
 
@@ -276,7 +332,7 @@ def _lying(program: Program, run: Interpreter, plan: Plan) -> Lying:
         handed = {op: shard for each in tuples for op in held(program.at(each)) if op.is_tensor}
         before = above(program, plan.batches)
         lying = replace(lying, placed={**decided, **rounds, **handed})
-        lying = replace(lying, counts=lambda op, told: None if op in before else given.counts(op, told))
+        lying = replace(lying, counts=lambda op, told: None if op in before else _counts(given, plan, op, told))
         lying = made_global(at(told), program, lying, shard)
     lying = made_global(at(_taken_in_turn(program, run, plan)), program, lying, Each("rows"))
     return made_global(at(nodes), program, lying)
@@ -312,7 +368,7 @@ def _is_divided(cut: Cut, plan: Plan) -> bool:
     """Whether numbers of samples are compared to a batch size that becomes each rank's: `len(x) < batch_size`."""
     if cut.demand.kind != "test" or joining(cut.placement) is not Joining.COUNT:
         return False
-    return any(each in plan.divided for each in walk(cut.demand.operation.node))
+    return any(each in (plan.divided or ()) for each in walk(cut.demand.operation.node))
 
 
 def filled_up(reductions: Iterable[Reduction]) -> Iterator[Concern]:
@@ -328,7 +384,7 @@ def filled_up(reductions: Iterable[Reduction]) -> Iterator[Concern]:
 def reduction_at(cut: Cut, hoist: ast.stmt | None, before: Interpreter) -> Reduction:
     """What a rule is told of what is made global; ``before`` that knows what each rank has."""
     by = joining(cut.placement)
-    over = operations.averaged(cut.node) if by is Joining.WEIGHTED else None
+    over = tensors.averaged(cut.node) if by is Joining.WEIGHTED else None
     padded = by is Joining.ROWS and before.is_padded(cut.node)
     kind = kind_of(before.runs.program.at(cut.node if over is None else over))
     number, tensor = kind == NUMBER, kind == TENSOR

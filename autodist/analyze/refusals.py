@@ -16,8 +16,12 @@ from autodist.frameworks import owned
 from autodist.interpreter import LBFGS, Event, Interpreter
 from autodist.losses import unbatched, wholes
 from autodist.models import UNSEEN, parts
+from autodist.operations import load
+from autodist.placement import Replicate, Shard
 from autodist.rule import Severity
 from autodist.script import Concern, Site
+from autodist.solve.steps import steps_of
+from autodist.solve.written import code_of
 from autodist.source import Source, all_of, last_name, shortened, walk
 from autodist.spread import SAME
 from autodist.values import (
@@ -327,14 +331,21 @@ def _steps_by_hand(run: Interpreter) -> bool:
 def unshared_output(run: Interpreter) -> Concern | None:
     """A loss that compares what a model gives for a whole batch with a rank's share of the labels: the samples of what
     the model is given lie along another axis, `model(x[:, i : i + 8])` beside `y[i : i + 8]`."""
-    for event in run.of("unshared_output") if not is_distributed(run) else ():
-        assert isinstance(event.node, ast.expr)
-        message = (
-            f"{shortened(event.source.code(event.node))} compares a rank's share of the labels with outputs for the "
-            "whole batch, of whose inputs it cannot be seen where the samples lie: cut batches out of tensors that "
-            "have the samples first, by the same slice or the same indices"
-        )
-        return Concern("AD902", event.source, event.node, message, Severity.REFUSAL)
+    program, of = run.runs.program, run.placements.of
+    learnt = steps_of(program).differentiated if run.plan.draws and not is_distributed(run) else ()
+    for op in sorted(learnt, key=lambda each: each.number):
+        known = load().find(op.name)
+        if known is None or known.cls not in ("loss", "sample_loss") or len(op.inputs) < 2:
+            continue
+        output, labels = (run.placements.value(each) for each in op.inputs[:2])
+        given = [each for each in op.inputs[0].operations if each in learnt]
+        if output == Replicate() and isinstance(labels, Shard) and all(of.get(each) == Replicate() for each in given):
+            message = (
+                f"{code_of(op)} compares a rank's share of the labels with outputs for the whole batch, of whose "
+                "inputs it cannot be seen where the samples lie: cut batches out of tensors that have the samples "
+                "first, by the same slice or the same indices"
+            )
+            return Concern("AD902", op.source, op.node, message, Severity.REFUSAL)
     return None
 
 

@@ -36,6 +36,8 @@ def unordered(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Unorde
         if isinstance(parent, ast.Call) and event.node in parent.args and _needs_no_order(parent):
             continue
         assert isinstance(event.node, ast.expr)
+        if not run.holds_alike(event.node):
+            continue  # of a rank's own samples
         if _is_sorted_at_once(event.source, event.node) or _holds_numbers(event.source, event.node):
             continue
         waiting = regions.within(event, prepared)

@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from autodist import tensors
 from autodist.fsdp.restored import is_loaded
 from autodist.fsdp.weights import COMPUTING, sharded_keys, sharded_reads, uses
 from autodist.interpreter import Interpreter
 from autodist.models import Keys, keys, unwrapped
 from autodist.script import Model, Site
 from autodist.source import Source, walk
-from autodist.tensors import operations
 from autodist.values import NOTHING, External, Parameters, of
 
 CHANGING = frozenset("copy_ add_ sub_ mul_ div_ lerp_ masked_fill_".split())
@@ -128,13 +128,13 @@ class Wholes:
         names = [t.name for t in self.run.values.get(call.func, NOTHING).things if isinstance(t, External)]
         if names:
             library, _, name = names[0].rpartition(".")
-            if library not in COMPUTING or operations.reduces(name, call, 1):
+            if library not in COMPUTING or tensors.reduces(name, call, 1):
                 return False
             given = [*call.args, *(keyword.value for keyword in call.keywords)]
             if any(self.is_sharded(each) for each in given):
                 return False
             return name in MAKING and bool(given) or any(self.is_whole(each, source, depth) for each in given)
-        if not isinstance(call.func, ast.Attribute) or operations.reduces(call.func.attr, call, 0):
+        if not isinstance(call.func, ast.Attribute) or tensors.reduces(call.func.attr, call, 0):
             return False
         return call.func.attr not in ("item", "tolist", "numpy") and self.is_whole(call.func.value, source, depth)
 

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from autodist import tensors
 from autodist.fsdp.sharding import bare, began
 from autodist.interpreter import CUTTING, SIZES, Interpreter, children_of
 from autodist.models import Keys, keys, members, optimized_by, parts, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
 from autodist.source import Source, operands
-from autodist.tensors import operations
 from autodist.values import (
     NOTHING,
     External,
@@ -47,7 +47,7 @@ FREE = frozenset(
     "randn_like save set_printoptions no_grad enable_grad typename result_type promote_types finfo".split()
 )
 """Functions of torch that a shard answers for, or gives another shard."""
-ADDING = operations.SUMS | operations.MEANS | operations.NORMS | {"any", "all", "std", "var"}
+ADDING = tensors.SUMS | tensors.MEANS | tensors.NORMS | {"any", "all", "std", "var"}
 """What can be put together from the numbers of the shards, some of which may be empty."""
 ALONG = frozenset("softmax log_softmax softmin cumsum cumprod logcumsumexp flip roll".split())
 """What makes elements of those beside them along an axis."""
@@ -231,7 +231,7 @@ def _attribute(name: str) -> Step:
 
 def _reduced(name: str, call: ast.Call, start: int) -> Step:
     """A shard may be empty, and then has no maximum: such numbers are made of the whole tensor."""
-    order = call.args[start] if name in operations.NORMS and len(call.args) > start else None
+    order = call.args[start] if name in tensors.NORMS and len(call.args) > start else None
     order = next((k.value for k in call.keywords if k.arg in ("p", "ord")), order)
     known = order is None or isinstance(order, ast.Constant) and order.value in (1, 2, "fro")
     return Step.NUMBER if known and name in ADDING else Step.WHOLE
@@ -239,26 +239,26 @@ def _reduced(name: str, call: ast.Call, start: int) -> Step:
 
 def _goes_along(name: str, call: ast.Call, start: int) -> bool:
     """Whether elements become others by what is beside them along the first axis, by which parameters are cut."""
-    axis = operations.axis(call, start)
+    axis = tensors.axis(call, start)
     return name in ALONG and not (type(axis) is int and axis > 0)
 
 
 def _method(name: str, call: ast.Call) -> Step:
     if _goes_along(name, call, 0):
         return Step.WHOLE
-    if operations.reduces(name, call, 0):
+    if tensors.reduces(name, call, 0):
         return _reduced(name, call, 0)
-    if operations.stays_sharded(name) or _keeps_rows(name, call, 0):
+    if tensors.stays_sharded(name) or _keeps_rows(name, call, 0):
         return Step.ELEMENTS
-    return Step.WHOLE if operations.takes_apart(name) or operations.reduces_axis(name) else Step.NOTHING
+    return Step.WHOLE if tensors.takes_apart(name) or tensors.reduces_axis(name) else Step.NOTHING
 
 
 def _keeps_rows(name: str, call: ast.Call, start: int) -> bool:
     """Whether torch reduces an axis of shards rightly: parameters are cut along the first one."""
-    if name in operations.SUMS | operations.MEANS:
+    if name in tensors.SUMS | tensors.MEANS:
         return True
-    axis = operations.axis(call, start + 1 if name in operations.NORMS else start)
-    return operations.reduces_axis(name) and type(axis) is int and axis > 0
+    axis = tensors.axis(call, start + 1 if name in tensors.NORMS else start)
+    return tensors.reduces_axis(name) and type(axis) is int and axis > 0
 
 
 def _function(call: ast.Call, run: Interpreter) -> Step:
@@ -272,9 +272,9 @@ def _function(call: ast.Call, run: Interpreter) -> Step:
             return Step.WHOLE  # of a matrix, by its singular values
         if _goes_along(name, call, 1):
             return Step.WHOLE
-        if operations.reduces(name, call, 1):
+        if tensors.reduces(name, call, 1):
             return _reduced(name, call, 1)
-        if operations.stays_sharded(name) or _keeps_rows(name, call, 1):
+        if tensors.stays_sharded(name) or _keeps_rows(name, call, 1):
             return Step.ELEMENTS
         return Step.NOTHING if name in FREE else Step.WHOLE
     base = run.values.get(call.func.value, NOTHING) if isinstance(call.func, ast.Attribute) else NOTHING
@@ -572,7 +572,7 @@ def _is_scaled(node: ast.expr, run: Interpreter) -> bool:
     """Whether the factor of a term of parameters depends on this rank's samples from here on."""
     children = list(children_of(node))
     held = [child for child in children if _weights(child, run) and child in run.flowing]
-    local = [child for child in children if run.values.get(child, NOTHING).spread.is_local]
+    local = [child for child in children if not run.is_alike(child)]
     if not held or not local:
         return False
     by_others = any(child is not other for child in held for other in local)
@@ -586,7 +586,7 @@ def _is_scaled(node: ast.expr, run: Interpreter) -> bool:
     if any(isinstance(t, Function) for t in callee.things):
         return False  # what it computes was followed
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    if name in LINEAR | CUTTING | SIZES or operations.reduces(name, node, 0):
+    if name in LINEAR | CUTTING | SIZES or tensors.reduces(name, node, 0):
         return name in ("max", "min", "norm", "std", "var", "prod", "logsumexp")
     if name in SCALING:
         return by_others

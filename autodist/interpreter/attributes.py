@@ -13,12 +13,10 @@ from autodist.interpreter.questions import MODULE_METHODS, given_to, is_hidden, 
 from autodist.interpreter.words import KEPT, SIZES
 from autodist.placement.opaque import COUNTED
 from autodist.source import Source, last_name, walk
-from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, Spread
-from autodist.tensors import operations
+from autodist.spread import LOCAL, RANK, SAME
 from autodist.values import (
     NOTHING,
     UNKNOWN,
-    Amplified,
     Bound,
     Class,
     External,
@@ -59,9 +57,6 @@ OUTPUTS = frozenset("loss logits last_hidden_state pooler_output".split())
 HANDED_AROUND = frozenset("step zero_grad scale unscale_ update".split())
 """Methods of optimizers and scalers that may go by names of their own: `step = optimizer.step`."""
 
-MANY = 200
-"""So many events after a backward pass, a gradient of samples is taken for one that it has left."""
-
 
 class Attributes(Evaluation, Names):
     """Expressions with a dot."""
@@ -81,13 +76,7 @@ class Attributes(Evaluation, Names):
             self.event("asked_class", node, scope, base)
             return class_of(base)
         found = union(self._attribute(thing, node, base, scope) for thing in base.things)
-        if node.attr == "shape" and self.is_one_sample(node.value):
-            return NOTHING
-        if base.spread in (ROWS, Spread.COLUMNS) and node.attr == "shape":
-            found = found | self._shape(base, node)
-        elif base.spread in (ROWS, Spread.COLUMNS) and node.attr == "size" and not _is_called(node, scope.source):
-            found = found | base.computed(COUNT)  # of an array of NumPy: how many numbers it holds
-        elif base.spread.is_local and not base.things or base.spread is CROSS:
+        if base.spread.is_local and not base.things:
             found = found | self._tensor_attribute(node, base, scope)
         elif not base.things and (base.spread is RANK or any(map(is_clock, base.origins))):
             found = found | base
@@ -100,39 +89,27 @@ class Attributes(Evaluation, Names):
         return found
 
     def _shape(self, base: Value, node: ast.AST) -> Value:
-        """The sizes of a tensor: the first counts this rank's samples, or the second, if they lie along that axis."""
-        second = base.spread is Spread.COLUMNS
-        items = self._remember(node, lambda: Items(node, [], NOTHING), ("shape", second))
-        items.parts = [NOTHING] * 8
-        items.parts[second] = base.computed(COUNT)
-        if second and base.axes is not None:
-            items.parts[1 - base.axes] = base.computed(COUNT)
-        elif second:  # counted from the end, it is one of these, more often than not
-            items.parts[-3:-1] = [base.computed(LOCAL)] * 2
+        """The sizes of a tensor of a rank's samples, the first of which mostly counts these."""
+        items = self._remember(node, lambda: Items(node, [], NOTHING), "shape")
+        items.parts = [base.computed(LOCAL), *[NOTHING] * 7]
         return of(items)
 
     def _tensor_attribute(self, node: ast.Attribute, base: Value, scope: Scope) -> Value:
         name = node.attr
+        if name == "shape":
+            return self._shape(base, node)
         if name == "data" and any(map(_packs, (node.value, *(made for _, made in base.made)))):
             return base
         if name in ("data", "grad"):
-            losses = [event for event in self.events[-MANY:] if event.kind == "backward"] if name == "grad" else []
-            if losses and losses[-1].value.spread in (MEAN, SAME, SUM) and not _is_cleared(node, scope.source):
-                base = base.but(origins=base.origins | {Amplified(node, scope.source)})
             return base.but(models=frozenset())
-        if name in ("T", "mT", "H"):
-            return base.computed(operations.operation("t", ast.Call(ast.Name(name), [], []), base.spread, []))
         if name in ("dtype", "device", "ndim", "requires_grad", "is_cuda", "num_features", "num_node_features"):
             return NOTHING
-        if name in ("num_graphs", "num_nodes", "num_edges"):  # of a batch of graphs
-            return base.computed(COUNT if name == "num_graphs" else SUM)
+        if name in ("T", "mT", "H", "num_graphs", "num_nodes", "num_edges"):
+            return base.computed(LOCAL)
         if name in CONTRASTS and self._is_contrasted(base):
-            return base.computed(CROSS)
+            return base.computed(LOCAL)
         if name == "loss":
             return self._loss_of(base, node, scope)
-        loader = self._yielding(base)
-        if loader is not None and name in self.layout(loader).axes:
-            return self._as_field(base.but(const=UNKNOWN, firm=False), base, name)
         return base.but(const=UNKNOWN, firm=False)
 
     def _is_contrasted(self, outputs: Value) -> bool:
@@ -140,12 +117,12 @@ class Attributes(Evaluation, Names):
         return any(self.catalog.own_loss(model.name) == "contrasted" for model in models_behind(outputs))
 
     def _loss_of(self, outputs: Value, node: ast.expr, scope: Scope) -> Value:
-        """The loss that is one of the outputs of a model of a library: a mean over the samples, or noted."""
+        """The loss that is one of the outputs of a model of a library; noted, unless it is a mean over the samples."""
         kinds = {model: self.catalog.own_loss(model.name) for model in models_behind(outputs)}
         uneven = [model for model, kind in kinds.items() if kind and kind not in COUNTED]  # which placements tell of
-        if uneven and outputs.spread.is_local and not self._no_grad:
+        if uneven and not self._no_grad:
             self.event("own_loss", node, scope, Value(frozenset(uneven)))
-        return outputs.computed(MEAN)
+        return outputs.computed(LOCAL)
 
     def _attribute(self, thing: Thing, node: ast.Attribute, base: Value, scope: Scope) -> Value:
         name = node.attr
@@ -169,9 +146,7 @@ class Attributes(Evaluation, Names):
             found = thing.find(name)
             return self._bound_to_class(found[1], thing) if found else NOTHING
         if isinstance(thing, Object):
-            held = self._object_attribute(thing, name, node, scope)
-            lasts = self._forward > 0 and thing.cls is not None and "module" in thing.roles
-            return held.but(lasting=True) if lasts and not held.things and not held.spread.is_local else held
+            return self._object_attribute(thing, name, node, scope)
         if isinstance(thing, Items) and base.spread.is_local:
             return base.but(things=frozenset())
         if isinstance(thing, Parameters) and name in ("data", "grad"):
@@ -245,10 +220,10 @@ class Attributes(Evaluation, Names):
             if name == "dataset":
                 return thing.argument("dataset", 0) or NOTHING
             if name == "batch_size":
-                return (thing.argument("batch_size", 1) or NOTHING).but(spread=COUNT if sharded else SAME)
+                return (thing.argument("batch_size", 1) or NOTHING).but(spread=LOCAL if sharded else SAME)
             if name in ("sampler", "batch_sampler"):
                 value = thing.argument(name) or NOTHING
-                return value.but(spread=COUNT) if sharded and name == "sampler" else value
+                return value.but(spread=LOCAL) if sharded and name == "sampler" else value
         if "dataset" in thing.roles and name == "dataset":
             return thing.argument("dataset", 0) or NOTHING
         if "module" in thing.roles and self._forward and name.startswith(WEIGHTS):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from autodist import alternatives
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.questions import joined, truth
-from autodist.spread import RANK, ROWS
-from autodist.values import NOTHING, UNKNOWN, Items, Scope, Value, union
+from autodist.spread import RANK
+from autodist.values import NOTHING, Scope, Value, union
 
 
 class Branches(Evaluation):
@@ -26,9 +26,7 @@ class Branches(Evaluation):
             for name in (_flags(taken) | _flags(other)) & scope.names.keys():  # it tells this call from others
                 scope.names[name] = _firmly(scope.names[name])
             return left
-        self._row_tests.append((node.test, test))
         left = self._fork([node.body, node.orelse], scope, test.spread is RANK, outcomes)
-        self._row_tests.pop()
         return left
 
     def _decided(
@@ -63,32 +61,11 @@ class Branches(Evaluation):
             if not self.block(block, scope):
                 ends.append(scope.names)
         self._branches, self._outcomes = around, known
-        if self.plan.draws and len(ends) == len(blocks) and not self._no_grad:
-            self._compare_batches(blocks, ends, scope)
         left_on_one_rank = one_rank and len(ends) == 1
         if not left_on_one_rank:
             self._one_rank -= one_rank
         scope.names = joined(ends) if ends else start
         return not ends
-
-    def _compare_batches(
-        self, blocks: Sequence[Sequence[ast.stmt]], ends: Sequence[Mapping[str, Value]], scope: Scope
-    ) -> None:
-        """Note a batch that is drawn and shared out in one branch, and made as a list of all its rows in another."""
-        stored: list[dict[str, ast.expr]] = [
-            {t.id: s.value for s in block if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)}
-            for block in blocks
-        ]
-        for name in set(stored[0]).intersection(*stored[1:]):
-            shared = [end[name].spread is ROWS for end in ends]
-            wholes = [
-                values[name]
-                for values, end in zip(stored, ends, strict=True)
-                if end[name].spread is not ROWS and any(isinstance(t, Items) for t in end[name].things)
-                if not any(each.spread.is_local for each in self._contents(end[name]))  # `[head(x) for head in heads]`
-            ]
-            if any(shared) and wholes:
-                self.event("shared_in_part", wholes[0], scope)
 
     def do_Try(self, node: ast.Try, scope: Scope) -> bool:
         left = self.block(node.body, scope)
@@ -126,9 +103,6 @@ class Branches(Evaluation):
             parts.append(self.eval(part, scope))
         self._one_rank -= test.spread is RANK
         self._outcomes, result = known, union(parts)
-        numbers = all(isinstance(each.const, (bool, int, float)) for each in parts)
-        if test.spread is ROWS and not test.things and numbers and not self._forward:
-            return test.but(const=UNKNOWN, firm=False)  # each sample has one: `1 if guess == label else 0`
         return result.but(spread=RANK) if test.spread is RANK else result
 
 

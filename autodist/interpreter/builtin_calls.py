@@ -6,7 +6,6 @@ import ast
 import re
 from dataclasses import replace
 from functools import partial
-from itertools import takewhile
 
 from autodist.interpreter.arithmetic import Arithmetic
 from autodist.interpreter.attributes import Attributes, class_of
@@ -15,22 +14,19 @@ from autodist.interpreter.questions import (
     is_hashable,
     is_hidden,
     is_set,
-    last_part,
     leaves_ties,
     makes_set,
     may_spell,
     pieces_of,
     stable_order,
-    under_samples,
 )
 from autodist.interpreter.roles import Roles
 from autodist.interpreter.words import KEPT
 from autodist.project.chosen import among, imported, template
-from autodist.source import all_of, walk
-from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
-from autodist.tensors import operations
+from autodist.spread import LOCAL, RANK, SAME, WORLD
 from autodist.values import (
     NOTHING,
+    PLAIN,
     UNKNOWN,
     Class,
     External,
@@ -45,13 +41,10 @@ from autodist.values import (
     Stream,
     Table,
     Thing,
-    Turn,
     Value,
     Wrapped,
     constant,
     drawn_by_evaluation,
-    drawn_from,
-    is_chosen,
     of,
     stored,
     union,
@@ -132,10 +125,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 self.event("listed", node, scope, read)
             if len(args) == 2 and (wanted := self._key_got(node.args[0])) is not None:
                 return of(Stream(_entry(self._element(args[1], node), wanted), NOTHING))
-            fields = self._fields(args[1]).values() if len(args) == 2 else ()
             for thing in first.things:
-                if isinstance(thing, (Function, Object)) and fields:
-                    return of(Items(node, [self._call(thing, node, [each], {}, scope) for each in fields], NOTHING))
                 if isinstance(thing, (Function, Object)):
                     return of(
                         Stream(self._call(thing, node, [self._element(v, node) for v in args[1:]], {}, scope), NOTHING)
@@ -145,13 +135,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             return by_name
         if short == "functools.reduce" and len(args) > 1:
             return self._folded(node, args, scope)
-        if short == "len" and node.args and self.is_one_sample(node.args[0]):
-            return NOTHING
         if short == "len":
-            given = node.args[:1]
-            if self._is_sequence(given, first) or self._is_of_text(given, first) or self._is_sample(given, first):
-                return Value(origins=frozenset(each for each in first.origins if isinstance(each, Turn)))
-            return self._length(first)
+            return PLAIN if self._is_of_text(node.args[:1], first) else self._length(first)
         if short == "isinstance" and len(args) == 2:
             if _are_modules(first) and args[1].things and all(map(_is_module_class, args[1].things)):
                 return constant(True, firm=True)
@@ -165,11 +150,12 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short == "hasattr" and first.things and _all_define(first, args[-1].const):
             return constant(True, firm=True)
         if short == "slice" and any(value.spread is RANK for value in args):
-            return Value(spread=ROWS)
+            return Value(spread=LOCAL)
         if short in ("sum", "fsum", "math.fsum"):
             if len(node.args) > 1 and isinstance(node.args[1], ast.List) and not self._one_inside(first).things:
                 return self._one_inside(first)  # `sum([boxes.tolist() for boxes in targets], [])`
-            return self._total(first)
+            inner = first.but(things=frozenset()) | self._one_inside(first)
+            return inner.but(const=UNKNOWN, firm=False, things=frozenset())
         if short in ("str", "repr", "format"):
             shown = bool(node.args) and self._shown(first, node, scope)
             if any(v.spread.is_local or self.holds_local(v) for v in args) and node.args and not shown:
@@ -180,8 +166,6 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short in ("float", "int", "abs", "bool", "complex"):
             if (told := self._number_of(short, first, node, scope)) is not None:
                 first = told
-            if short in ("abs", "bool") and first.spread in (SUM, MEAN) and not self.is_by_turn(first):
-                first = first.but(spread=LOCAL)  # no sum or mean of what ranks have
             if short != "abs":
                 first = first.but(models=frozenset())  # a number, through which no gradient flows
             return (
@@ -280,10 +264,6 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 table.put(key, value)
             table.stores |= stored(scope.source, (each.value for each in node.keywords))
             return of(table)
-        if short == "max" and {value.spread for value in args} == {SAME, COUNT} and any(v.const == 1 for v in args):
-            return next(value for value in args if value.spread is COUNT)  # `max(1, len(x))`
-        if short in ("min", "max") and len(args) == 1 and self._is_of_each(first):
-            return self._mixed(args).computed(LOCAL)  # `max(x.tolist())`
         if short in ("min", "max", "round", "pow", "divmod"):
             chosen = self._mixed(args)
             return chosen.but(origins=chosen.origins | drawn_by_evaluation(map(self._one_inside, args)))
@@ -309,16 +289,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         ):
             first = first if args else keywords.get(next((k for k in JOINED if k in keywords), ""), NOTHING)
             mixed = first | self._one_inside(first)
-            spread = (
-                mixed.spread
-                if mixed.spread in (SAME, ROWS, Spread.COLUMNS, RANK, CROSS)
-                else (MEAN if mixed.spread is MEAN else LOCAL)
-            )
-            if first.spread is ROWS and operations.puts_second(short.rpartition(".")[2], node):
-                spread = Spread.COLUMNS
-            if short.endswith(".stack") and operations.axis(node, 1) in (None, 0) and self._are_batches(first):
-                spread = Spread.COLUMNS
-            return mixed.computed(spread)
+            return mixed.computed(LOCAL if mixed.spread is WORLD else mixed.spread)
         return None
 
     def _key_got(self, node: ast.expr) -> str | None:
@@ -346,22 +317,6 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 made.keywords.update({**given[1], **keywords})
             things.add(made)
         return called.but(things=frozenset(things))
-
-    def _are_batches(self, value: Value) -> bool:
-        """Whether each thing in a list is a tensor of this rank's samples, and not a single one of them."""
-        held = [each for each in self._contents(value) if each is not NOTHING]
-        whole = any(each.spread is ROWS and not each.things for each in held)
-        return (
-            whole
-            and not any(isinstance(o, Turn) for each in held for o in each.origins)
-            and not self._has_one_each(value)
-        )
-
-    def _has_one_each(self, value: Value) -> bool:
-        """Whether a list has one thing for each number of a rank's own: `[data[i : i + length] for i in starts]`."""
-        made = [t.node for t in value.things if isinstance(t, Items) and isinstance(t.node, ast.ListComp)]
-        over = [self._lately(each.generators[0].iter) for each in made]
-        return bool(over) and all(each.spread is ROWS and each.axes == 1 and not each.things for each in over)
 
     def _put_pairs(self, table: Table, pairs: Items) -> None:
         """`dict(zip(names, values))`, `dict([("loss", loss)])`"""
@@ -462,9 +417,9 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         return union(self._object_attribute(thing, each.attr, each, scope) for each in asked)
 
     def _any_of(self, thing: Thing, name: ast.Call, scope: Scope) -> Value:
-        """`getattr(module, name)` with a name that is not known: any of its classes and functions, or of the numbers
-        that an object keeps of a rank's samples, or of the methods that texts name; or any of the modules in it that
-        have what is asked of it."""
+        """`getattr(module, name)` with a name that is not known: any of its classes and functions, or of the modules in
+        it that have what is asked of it; of an object, any of the networks that it keeps, or of the methods that texts
+        name."""
         parent = scope.source.parents.get(name)
         if isinstance(thing, External):
             return of(External(f"{thing.name}.?"))
@@ -476,14 +431,12 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 modules = [each for each in inner if parent.attr in each.scope.names]
                 return Value(frozenset(modules or own or found))
             return Value(frozenset(own or found))
-        if isinstance(thing, Object):  # `for name in names: print(getattr(self, "loss_" + name).item())`
+        if isinstance(thing, Object):
             shown = (key for key in thing.attributes if not is_hidden(thing, key) and may_spell(name.args[1], key))
             held = [thing.attributes[key] for key in shown]
-            numbers = [value for value in held if value.spread.is_reducible and not value.things]
-            counted = union(each.but(const=UNKNOWN, firm=False) for each in numbers)
             spelt = held if any(pieces_of(name.args[1])) and "module" not in thing.roles else []
             networks = union(each for each in spelt if self._modules_in(each))  # `getattr(self, "net" + name)`
-            return union([counted, networks, self._methods_told(thing, name, scope)])
+            return union([networks, self._methods_told(thing, name, scope)])
         return NOTHING
 
     def _copied(self, value: Value, node: ast.Call, scope: Scope) -> Value:
@@ -525,7 +478,6 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             element = self._element(value, node)
             items = self._remember(node, lambda: Items(node, [], NOTHING))
             items.element = items.element | element
-            items.numbers = self._row_numbers(value) if kind != "set" else None
             return Value(frozenset([items]), value.spread if value.spread.is_local else SAME, value.origins)
         if kind in ("iter", "cycle", "islice"):
             element = self._element(value, node)
@@ -581,52 +533,10 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         found = thing.parts if isinstance(thing, Items) else [constant(key) for key in thing.entries]
         return found if 0 < len(found) <= UNROLLED else None
 
-    def _is_sequence(self, nodes: list[ast.expr], value: Value) -> bool:
-        """Whether a batch is a list of fields: `isinstance(batch, list)`, `batch[0]` and `batch[1]`, `x, y = batch`."""
-        if not nodes or not isinstance(nodes[0], ast.Name) or value.spread is not ROWS or value.models:
-            return False
-        if not any(isinstance(origin, Object) and "loader" in origin.roles for origin in value.origins):
-            return False
-        name, fields = nodes[0].id, set()
-        home = self._calls[-1].function.node if self._calls else self.module.source.tree
-        for each in walk(home):
-            if isinstance(each, ast.Assign) and isinstance(each.value, ast.Name) and each.value.id == name:
-                if isinstance(each.targets[0], (ast.Tuple, ast.List)):
-                    return True
-            if isinstance(each, ast.Call) and getattr(each.func, "id", "") == "isinstance" and len(each.args) == 2:
-                names = {n.id for n in walk(each.args[1]) if isinstance(n, ast.Name)}
-                if isinstance(each.args[0], ast.Name) and each.args[0].id == name and names & {"list", "tuple"}:
-                    return True
-            if isinstance(each, ast.Subscript) and isinstance(each.value, ast.Name) and each.value.id == name:
-                fields |= {each.slice.value} if isinstance(each.slice, ast.Constant) else set()
-        return len(fields) > 1
-
     def _is_of_text(self, nodes: list[ast.expr], value: Value) -> bool:
         """Whether these are the words of one text, `len(line.split())`, `words = line.split()`, and no samples."""
         made = [each for _, each in value.made] if nodes and not isinstance(nodes[0], ast.Call) else nodes
         return bool(made) and all(self._splits_text(each) for each in made)
-
-    def _is_sample(self, nodes: list[ast.expr], value: Value) -> bool:
-        """Whether a loop has come to it, one sample after the other, `for text in texts: longest = max(longest,
-        len(text))`, or it was put into a list by such a loop: as long as it is, whatever a batch has."""
-        if value.spread is not ROWS or value.things or value.models or not nodes or not isinstance(nodes[0], ast.Name):
-            return False
-        loops = [loop.through for loop in self._loops if loop.by_row and loop.through is not None]
-        targets = [each.target for each in loops if self._goes_over_samples(each.iter)]
-        named = {each.id for target in targets for each in all_of(target, ast.Name)}
-        turns = [each for each in value.origins if isinstance(each, Turn)]
-        plain = all(isinstance(each, ast.Name) for _, each in value.made)
-        if not all(self._goes_over_samples(getattr(each.loop, "iter", nodes[0])) for each in turns):
-            return False
-        return nodes[0].id in named or plain and bool(turns) and not any(each.batch for each in turns)
-
-    def _goes_over_samples(self, over: ast.expr) -> bool:
-        """Whether a loop goes over what a batch holds, as it is: not over parts of it, `x.chunk(4)`, `x.view(4, -1)`,
-        which have samples of their own."""
-        if isinstance(over, ast.Call) and last_part(over.func) in ("zip", "enumerate", "tqdm"):
-            return all(map(self._goes_over_samples, over.args))
-        made = [each for _, each in self._lately(over).made]
-        return not any(isinstance(each, ast.Call) for part in (over, *made) for each in walk(part))
 
     def _splits_text(self, node: ast.expr) -> bool:
         """A text is split by another one, or at its spaces; a tensor by numbers. Some of the words are words, too."""
@@ -639,93 +549,22 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         return not by or isinstance(self._lately(by[0]).const, str)
 
     def _length(self, value: Value) -> Value:
-        if value.spread is Spread.COLUMNS:
-            return NOTHING  # its first axis is another one
-        if any(isinstance(thing, Items) and (thing.by_layer or thing.is_told) for thing in value.things):
+        if any(isinstance(thing, Items) and thing.is_told for thing in value.things):
             return NOTHING
-        if value.spread is ROWS:
-            different = any(isinstance(t, Items) and makes_set(t.node) for t in value.things)
-            return value.computed(LOCAL if different else COUNT)  # ranks may hold the same ones
         for thing in value.things:
-            if isinstance(thing, Table) and thing.keyed is not None:
-                return under_samples(thing)
             if isinstance(thing, Items):
                 inner = union([*thing.parts, thing.element])
-                if is_chosen(inner) and self._grows_by_batch(thing):
-                    return NOTHING  # a loss of each step, to which some of its samples add
-                if is_chosen(inner):
-                    return Value(spread=SUM, origins=inner.origins).without(Turn)
-                if inner.spread is ROWS and (thing.by_batch or self._lists_batches(thing.node)):
-                    return NOTHING  # `len(outputs)`, `len(list(loader))`
-                if inner.spread in (ROWS, LOCAL) and makes_set(thing.node):
+                if inner.spread is LOCAL and makes_set(thing.node):
                     return inner.computed(LOCAL)  # ranks may hold the same ones
-                if inner.spread is ROWS:
-                    return inner.computed(COUNT)
-                if thing.by_row and inner.things and self.holds_local(inner):  # `pairs.append((guess, label))`
-                    return self._one_inside(inner).computed(COUNT)
             if isinstance(thing, Object) and "distributed_sampler" in thing.roles:
-                return Value(spread=COUNT)
-        if value.spread is COUNT:
-            return value
+                return Value(spread=LOCAL)
         return value.computed(LOCAL) if value.spread is LOCAL and not value.things else NOTHING
 
-    def _grows_by_batch(self, items: Items) -> bool:
-        """Whether a list is given something for each batch of a loader, and not for each of its samples."""
-        outside = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-        for source, put in items.stores:
-            inner = list(takewhile(lambda each: not isinstance(each, outside), source.ancestors(put)))
-            tests = [each.test for each in inner if isinstance(each, (ast.If, ast.IfExp, ast.While))]
-            if any(self._lately(each).spread.is_local for each in tests):
-                return False  # not for each batch
-            loops = [each.iter for each in inner if isinstance(each, ast.For)]
-            batches = next((at for at, over in enumerate(loops) if any(drawn_from(self._lately(over)))), len(loops))
-            if batches == len(loops) or any(map(self._goes_row_by_row, loops[:batches])):
-                return False
-        return bool(items.stores)
-
     def _filtered(self, node: ast.Call, args: list[Value], scope: Scope) -> Value:
-        """`filter(lambda pair: pair[0] == pair[1], zip(guesses, labels))`: those of a rank's samples that a function
-        says yes to; anything else is filtered as a list is."""
+        """`filter(lambda pair: pair[0] == pair[1], zip(guesses, labels))`: its function is called some time."""
         decides, over = (args[0], args[1]) if len(args) > 1 else (NOTHING, union(args))
-        rows = len(node.args) > 1 and self._goes_row_by_row(node.args[1])
-        functions = decides.functions if rows else []
-        if (
-            not rows
-            or decides.const is not None
-            and not all(isinstance(t, (Function, External)) for t in decides.things)
-        ):
-            self._callbacks(decides, "filter", node, scope)
-            return self._listed("filter", over, node, scope)
-        element = self._element(over, node)
-        parts = [part for t in element.things if isinstance(t, Items) for part in t.parts]
-        told = [self._call(each, node, [element], {}, scope) for each in functions]
-        kept = union([each for each in (element.but(things=frozenset()), *parts) if each.spread is ROWS])
-        if not any(each.spread is ROWS for each in (*told, *([] if told else [element]))):
-            return self._listed("filter", over, node, scope)
-        origins = kept.origins.union(*(each.origins for each in told))
-        items = self._remember(node, lambda: Items(node, [], NOTHING))
-        items.element = items.element | element
-        return Value(frozenset([items]), ROWS, origins)
-
-    def _lists_batches(self, node: ast.AST) -> bool:
-        """Whether a list was made of what a loader yields: `list(loader)`, `[batch for batch in loader]`."""
-        made = node.args[:1] if isinstance(node, ast.Call) else []
-        if isinstance(node, ast.ListComp) and len(node.generators) == 1 and not node.generators[0].ifs:
-            made = [node.generators[0].iter]
-        return any(True for each in made for _ in self.values.get(each, NOTHING).objects("loader"))
-
-    def _is_of_each(self, value: Value) -> bool:
-        """Whether it is a list of what each of a rank's samples has, rather than of whole batches."""
-        told = any(isinstance(t, Items) and (t.by_layer or t.is_told) for t in value.things)
-        return (value.but(things=frozenset()) | self._one_inside(value)).spread is ROWS and not told
-
-    def _total(self, value: Value) -> Value:
-        inner = value.but(things=frozenset()) | self._one_inside(value)
-        if inner.spread is ROWS and any(isinstance(t, Items) and (t.by_layer or t.is_told) for t in value.things):
-            return inner.computed(ROWS)  # of whole batches: `sum(head(x) for head in self.heads)`
-        if inner.spread is ROWS:
-            return inner.computed(SUM)
-        return inner.but(const=UNKNOWN, firm=False, things=frozenset())
+        self._callbacks(decides, "filter", node, scope)
+        return self._listed("filter", over, node, scope)
 
 
 def _are_modules(value: Value) -> bool:

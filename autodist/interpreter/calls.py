@@ -7,11 +7,9 @@ import ast
 from autodist.interpreter.autograd_functions import CONTEXT, AutogradFunctions
 from autodist.interpreter.methods import Methods
 from autodist.interpreter.questions import in_order, last_part, pass_of
-from autodist.interpreter.words import GROWS, SPLITTING
-from autodist.source import argument, operands
-from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, ROWS, SAME, SUM
-from autodist.tensors import operations, picking
-from autodist.tensors.calls import adds_up, placed_by_number
+from autodist.interpreter.words import GROWS
+from autodist.source import argument
+from autodist.spread import LOCAL, SAME
 from autodist.values import (
     NOTHING,
     Bound,
@@ -21,10 +19,8 @@ from autodist.values import (
     Inside,
     Items,
     Object,
-    Portion,
     Preset,
     Scope,
-    Stream,
     Thing,
     Value,
     Wrapped,
@@ -40,8 +36,6 @@ ON_DEVICE = frozenset(
 )
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 NAMED_TUPLE = "collections.namedtuple"
-PIECES = SPLITTING | {"topk", "sort"}
-"""What hands out several tensors."""
 TO_PICTURE = "torchvision.transforms.ToPILImage"
 RESIZING = GROWS | frozenset("pop popleft remove clear".split())
 
@@ -142,41 +136,12 @@ class Calls(Methods, AutogradFunctions):
                 method = self._method(node, node.func.attr, base, args, keywords, scope)
             if method is not None:
                 results.append(method)
-        if len(results) > 1 and self._loops and self.plan.draws and not self._no_grad:
-            shared = [any(each.spread is ROWS for each in (r, *self._contents(r))) for r in results]
-            tuples = all(any(isinstance(t, Items) for t in r.things) for r in results)
-            if tuples and any(shared) and not all(shared):
-                self.event("shared_in_part", node, scope)
         if not results:
             results.append(self._mixed([*([callee] if callee.spread is not SAME else []), *args, *keywords.values()]))
         result = union(results)
-        name = last_part(node.func)
-        if name == "topk" and result.spread is ROWS:
-            bound = base is not None and not base.things
-            share = argument(node, "k", 0 if bound else 1)
-            if share is not None and self._lately(share).spread is COUNT:  # `scores.topk(len(scores) // 4)`
-                result = result.computed(LOCAL)
-            elif not any(k.arg == "dim" for k in node.keywords):
-                if picking.is_number_each(operands(node)[0 if bound else 1], self._lately):
-                    result = result.computed(LOCAL)  # the hardest samples
-        elif name in operations.DECIDING and result.spread in (ROWS, COLUMNS):
-            result = result.computed(LOCAL)  # one answer
-        self._tally(node, callee, args, scope)
-        self._place(node, scope)
         self._push(node, callee, args, scope)
         self._written_out(node, callee, result, args, scope)
-        self._note_named(node, callee, base, args, scope)
-        mixed: frozenset[Portion] = frozenset()
-        if result.spread is ROWS:
-            mixed = self._divided_by_call(node, args, result)
-            if self._with_rows_second(node, result):
-                result = result.but(spread=COLUMNS)
-        if name in PIECES and self._are_pieces(node, base, result):
-            return of(Stream(result.but(origins=result.origins | mixed), NOTHING))
-        if isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_") and result.spread is CROSS:
-            for names, name in self._holders(node.func.value, scope):  # `distances.addmm_(z, z.t())`
-                names[name] = names[name].but(spread=CROSS)
-        return result.but(origins=result.origins | mixed) if mixed else result
+        return result
 
     def _unpacked_for(self, thing: Thing, node: ast.Call, args: list[Value]) -> list[Value]:
         """The arguments of one of the functions that a call may mean, where it unpacks one of several tuples: the one
@@ -192,19 +157,6 @@ class Calls(Methods, AutogradFunctions):
             return args
         value = held.but(things=frozenset(fitting))
         return [*args[:at], *(self._part(value, index, 0) for index in range(sizes.pop())), *args[at + 1 :]]
-
-    def _are_pieces(self, node: ast.Call, base: Value | None, result: Value) -> bool:
-        """Whether a call hands out several tensors, each of which has all of the samples, where the whole has them."""
-        if result.things:
-            return False
-        method = base is not None and not base.things
-        at = operations.axis(node, 1 if method else 2)
-        beside = last_part(node.func) in SPLITTING and at is not None and at is not False and at != 0
-        number = argument(node, "chunks", 0 if method else 1)
-        views = last_part(node.func) == "chunk" and number is not None and self._lately(number).spread is SAME
-        return (
-            result.spread is COLUMNS or result.spread is ROWS and (beside and result.axes != 1 or views and not beside)
-        )
 
     def _applied(
         self, node: ast.Call, name: str, base: Value, args: list[Value], keywords: dict[str, Value], scope: Scope
@@ -222,41 +174,10 @@ class Calls(Methods, AutogradFunctions):
                 return self._keep_for_backward(thing, node, args)
         return None
 
-    def _tally(self, node: ast.Call, callee: Value, args: list[Value], scope: Scope) -> None:
-        """`np.add.at(counts, labels, 1)`, `counts.index_add_(0, labels, ones)`: a sum of what is added for each row."""
-        target: ast.expr | None = None
-        if any(isinstance(t, External) and t.name == "numpy.add.at" for t in callee.things) and node.args:
-            target = node.args[0]
-        elif isinstance(node.func, ast.Attribute) and adds_up(node):
-            target = node.func.value
-        if target is None or not any(v.spread is ROWS for value in args for v in (value, *self._contents(value))):
-            return
-        self._note_changes(target, [(scope.source, each) for each in node.args], scope)
-        for names, name in self._holders(target, scope):
-            held = names[name]
-            if held.spread is SAME and not held.things and not held.models:
-                origins = held.origins.union(*(value.origins for value in args))
-                names[name] = held.but(spread=SUM, origins=origins, made=frozenset([(scope.source, node)]), zero=False)
-
-    def _place(self, node: ast.Call, scope: Scope) -> None:
-        """`scores.index_copy_(0, numbers, found)`, `np.put(scores, numbers, found)`: rows by the numbers of samples."""
-        placed = None if self._forward else placed_by_number(node)
-        if placed is None:
-            return
-        key = self._lately(placed.numbers[0])
-        if key.spread is not ROWS or key.things:
-            return
-        self.event("place", node, scope, NOTHING, self._lately(placed.target))
-        for names, name in self._holders(placed.target, scope):
-            if not names[name].things and names[name].spread is SAME:
-                names[name] = names[name].but(spread=LOCAL, origins=key.origins, made=frozenset(), zero=False)
-
     def _push(self, node: ast.Call, callee: Value, args: list[Value], scope: Scope) -> None:
         """`heapq.heappush(worst, (loss, path))`: a list grows."""
         if len(node.args) > 1 and any(isinstance(t, External) and t.name in PUSHING for t in callee.things):
-            self.event("store", node, scope, args[1])
-            chosen = self._chosen(self._as_row(args[1]), self._row_tests, scope)
-            self._grow(args[0], [(chosen, node.args[1])], scope, "append")
+            self._grow(args[0], [(args[1], node.args[1])], scope, "append")
 
     def _written_out(self, node: ast.Call, callee: Value, result: Value, args: list[Value], scope: Scope) -> None:
         """`np.add(counts, hits, out=counts)`, `np.copyto(counts, counts + hits)`: what an array holds from here on."""
@@ -265,11 +186,10 @@ class Calls(Methods, AutogradFunctions):
             target, result = node.args[0], args[1]
         if target is None or not result.spread.is_local or result.models:
             return
-        self._note_changes(target, [(scope.source, node)], scope)
         for names, name in self._holders(target, scope):
             if not names[name].things and names[name].spread is SAME:
-                made, spread = frozenset([(scope.source, node)]), result.spread if result.spread.is_reducible else LOCAL
-                names[name] = names[name].but(spread=spread, origins=result.origins, made=made, zero=False)
+                made = frozenset([(scope.source, node)])
+                names[name] = names[name].but(spread=LOCAL, origins=result.origins, made=made)
 
     def _call(self, thing: Thing, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> Value:
         if isinstance(thing, Wrapped):
@@ -301,7 +221,7 @@ class Calls(Methods, AutogradFunctions):
                 self.event("measured", node, scope, mixed, of(thing))
             if thing.name == TO_PICTURE:
                 return mixed | Value(frozenset([thing]))  # which is known by what makes it
-            return mixed.computed(CROSS) if "pairwise_loss" in thing.roles and mixed.spread is ROWS else mixed
+            return mixed
         return self._mixed([*args, *keywords.values()]) if isinstance(thing, Inside) else NOTHING
 
 

@@ -6,14 +6,10 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
-from autodist.interpreter.by_turn import ByTurn
 from autodist.interpreter.loaders import Loaders
-from autodist.interpreter.questions import last_part, one_of, under_samples, wrapped
-from autodist.interpreter.words import SPLITTING
-from autodist.solve.layouts import Layout
-from autodist.source import all_of
-from autodist.spread import COUNT, LOCAL, ROWS, SAME, Spread, combine, spread_of
-from autodist.tensors import operations
+from autodist.interpreter.machine import Machine
+from autodist.interpreter.questions import wrapped
+from autodist.spread import LOCAL, SAME, combine
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -38,13 +34,13 @@ UNROLLED = 8
 """How many elements of a list that is written out a loop goes through one by one."""
 
 
-class Contents(Loaders, ByTurn):
+class Contents(Loaders, Machine):
     """Questions about what values hold."""
 
     def _part(self, value: Value, index: int, count: int) -> Value:
         """What unpacking gives the target at ``index``."""
         tuples = [t for t in value.things if isinstance(t, Items) and t.parts]
-        found = one_of([t.parts[index] if index < len(t.parts) else t.element for t in tuples])
+        found = union(t.parts[index] if index < len(t.parts) else t.element for t in tuples)
         for thing in value.things.difference(tuples):
             if isinstance(thing, Stream):
                 found = found | thing.element
@@ -52,44 +48,11 @@ class Contents(Loaders, ByTurn):
                 found = found | (of(Parameters(thing.module, one=True)) if index else NOTHING)
             else:
                 found = found | self._element(value.but(things=frozenset([thing])), None)
-        if value.spread is Spread.COLUMNS:
-            value = value.but(spread=ROWS)
         if not value.things:
-            return self._as_field(value.but(const=UNKNOWN, firm=False), value, index)
+            return value.but(const=UNKNOWN, firm=False)
         if value.spread.is_local:
-            part = value.but(things=frozenset(), const=UNKNOWN, firm=False)
-            found = found | part.but(axes=found.axes if tuples else None)  # it is a tuple that is unpacked
+            found = found | value.but(things=frozenset(), const=UNKNOWN, firm=False)
         return found
-
-    def _as_field(self, part: Value, batch: Value, key: int | str) -> Value:
-        """A part of something, with as many axes as that field of what a loader yields has, and along which of them
-        the samples lie."""
-        loader = self._yielding(batch) if part.spread is ROWS else None
-        if loader is not None and key in self.layout(loader).numbers:
-            return part.computed(spread_of(self.layout(loader).numbers[key]))
-        if loader is not None and self.layout(loader).is_second(key):
-            part = part.but(spread=Spread.COLUMNS)
-        return part
-
-    def _fields(self, batch: Value) -> dict[int | str, Value]:
-        """The parts of a batch, where they do not all lie along its first axis."""
-        loader = self._yielding(batch)
-        layout = self.layout(loader) if loader is not None else Layout()
-        if 1 not in layout.axes.values() and not layout.numbers:
-            return {}
-        part = batch.but(const=UNKNOWN, firm=False)
-        keys = (key for key in (*layout.axes, *layout.numbers) if key is not None)
-        return {key: self._as_field(part, batch, key) for key in keys}
-
-    def _yielding(self, batch: Value) -> Object | None:
-        """The loader that yields a batch, as it is."""
-        loaders = [each for each in batch.origins if isinstance(each, Object) and "loader" in each.roles]
-        handed_on = batch.models or batch.axes is not None or len(loaders) != len(batch.origins)
-        others = (made for _, made in batch.made if not isinstance(made, ast.Name))  # `x, y = batch`
-        steps = {last_part(made.func) if isinstance(made, ast.Call) else "" for made in others}
-        if handed_on or len(loaders) != 1 or batch.spread is not ROWS or steps - {"next"}:
-            return None
-        return loaders[0]
 
     def _element(self, value: Value, node: ast.AST | None) -> Value:
         """What iterating over a value gives."""
@@ -97,12 +60,12 @@ class Contents(Loaders, ByTurn):
         for thing in (each.module if isinstance(each, Wrapped) else each for each in value.things):
             if isinstance(thing, Items):
                 held = [*thing.parts, *([] if thing.element is NOTHING else [thing.element])]
-                found = found | (union(held) if _is_shape(thing) else one_of(held))
+                found = found | union(held)
             elif isinstance(thing, Stream):
                 found = found | thing.element
             elif isinstance(thing, Table):
                 keys = [constant(key) for key in thing.entries]
-                found = found | (keys[0] if len(keys) == 1 else NOTHING) | under_samples(thing)
+                found = found | (keys[0] if len(keys) == 1 else NOTHING)
             elif isinstance(thing, Object) and "loader" in thing.roles:
                 found = found | self._batch(thing)
             elif isinstance(thing, Object) and "progress" in thing.roles:
@@ -128,26 +91,8 @@ class Contents(Loaders, ByTurn):
             elif isinstance(thing, Index) and isinstance(node, (ast.For, ast.comprehension)):
                 found = found | of(thing).but(origins=value.origins)  # those that are counted
         if value.spread is not SAME:
-            spread = ROWS if value.spread is Spread.COLUMNS else value.spread
-            found = found | value.but(things=frozenset(), const=UNKNOWN, firm=False, spread=spread, axes=None)
+            found = found | value.but(things=frozenset(), const=UNKNOWN, firm=False)
         return found
-
-    def _takes_pieces(self, over: ast.expr, value: Value) -> bool:
-        """Whether a loop goes through pieces of which each has all of the rows: `x.split(1, dim=1)`, `x.unbind(1)`,
-        `enumerate(pieces)`."""
-        if not isinstance(over, ast.Call):
-            return bool(value.made) and all(isinstance(e, ast.Call) and self._cuts_beside(e) for _, e in value.made)
-        if last_part(over.func) in ("enumerate", "zip") and over.args:
-            rows = [(arg, self._lately(arg)) for arg in over.args]
-            return all(self._takes_pieces(arg, each) for arg, each in rows if each.spread is ROWS and not each.things)
-        return self._cuts_beside(over)
-
-    def _cuts_beside(self, call: ast.Call) -> bool:
-        """Whether a call cuts another axis than that of the rows; its last one only where that is known to be one."""
-        method = isinstance(call.func, ast.Attribute) and not self._lately(call.func.value).things
-        name = last_part(call.func)
-        at = operations.axis(call, (0 if name == "unbind" else 1) + (not method))
-        return name in (*SPLITTING, "unbind") and at is not None and at is not False and at != 0
 
     def _children(self, thing: Object) -> list[Value]:
         held = (*thing.args, *thing.attributes.values())
@@ -157,25 +102,6 @@ class Contents(Loaders, ByTurn):
         ]
         containers = [v for value in thing.args for v in self._contents(value)]
         return [v for v in inner if not any(isinstance(t, Items) for t in v.things)] + containers
-
-    def _row_numbers(self, value: Value) -> Value | None:
-        """The count of a rank's samples, where it is their numbers that something goes through, `range(len(x))`, or is
-        made of."""
-        for thing in value.things:
-            if isinstance(thing, Items) and thing.numbers is not None:
-                return thing.numbers
-            if isinstance(thing, Index) and isinstance(thing.loop, ast.Call):
-                given = [self._lately(each) for each in thing.loop.args[:2]]
-                for each in given:
-                    if each.spread is COUNT or each.spread is ROWS and last_part(thing.loop) == "enumerate":
-                        return each.computed(COUNT)
-        return None
-
-    def _numbered(self, element: ast.expr) -> Value | None:
-        """The count of a rank's samples, where an expression is computed from the number of one of them: `i % 2`."""
-        names = all_of(element, ast.Name)
-        found = (self._row_numbers(self._lately(each)) for each in names)
-        return next((each for each in found if each is not None), None)
 
     def _and_all_within(self, module: Object) -> set[Object]:
         """A module and those in it, at any depth."""
@@ -189,7 +115,7 @@ class Contents(Loaders, ByTurn):
     def _one_inside(self, value: Value, depth: int = 2) -> Value:
         """What one of the numbers of a list is, or of a list of lists."""
         held = [each for each in self._contents(value) if each is not NOTHING]
-        return one_of([each | self._one_inside(each, depth - 1) if depth and each.things else each for each in held])
+        return union(each | self._one_inside(each, depth - 1) if depth and each.things else each for each in held)
 
     def _with_contents(self, value: Value) -> Value:
         """What a tensor is that is made of a number or of a list of numbers."""
@@ -272,8 +198,3 @@ class Contents(Loaders, ByTurn):
             if isinstance(thing, Wrapped):
                 return True
         return False
-
-
-def _is_shape(items: Items) -> bool:
-    """Whether it is the sizes of a tensor, of which the first counts a rank's samples."""
-    return isinstance(items.node, (ast.Attribute, ast.Call)) and last_part(items.node) in ("shape", "size")

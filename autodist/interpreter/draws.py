@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from functools import partial
 
+from autodist import tensors
 from autodist.interpreter.contents import Contents
 from autodist.interpreter.questions import has_state
-from autodist.spread import COUNT, LOCAL, ROWS, SAME, SUM
-from autodist.tensors import operations
+from autodist.spread import LOCAL, SAME
 from autodist.values import NOTHING, Draw, Items, Object, Scope, Value, constant, is_clock, of, union
 
 COUNTING = ("randint", "multinomial", "choice")
@@ -64,55 +64,42 @@ class Draws(Contents):
         for expression, value in zip(
             [*node.args, *(k.value for k in node.keywords)], [*args, *keywords.values()], strict=False
         ):
-            if value.spread in (ROWS, LOCAL, SUM) and self._loops:
+            if value.spread is LOCAL and self._loops:
                 self.event("local_draw", expression, scope, value, constant(id(node)))
-        size = operations.drawn(name, node)
+        size = tensors.drawn(name, node)
         if not _has_generator(keywords):
             self.event("random" if size is not None else "random_number", node, scope)
         if size is None:
             return None
         sizes = [v for k, v in keywords.items() if k == "size"] or args[-1 if name.startswith("torch.") else 2 :]
         told = (self._lately(size), *(v for each in sizes for v in (each, *self._contents(each))))
-        counted = any(v.spread is COUNT for v in told)
         evaluates = self._forward and self._evaluates() and not _has_generator(keywords)
         noise = self._noise_of_evaluation(node, scope).origins if evaluates else NOTHING.origins
         self.event("noise_drawn", node, scope, constant(_has_generator(keywords)), constant(name))
-        if name.endswith(COUNTING) and counted:  # a number for each of this rank's samples: `randint(0, n, (len(x),))`
-            return Value(spread=ROWS, origins=noise.union(*(v.origins for v in args)))
+        if name.endswith(COUNTING) and any(v.spread.is_local for v in told):  # `randint(0, n, (len(x),))`
+            return Value(spread=LOCAL, origins=noise.union(*(v.origins for v in args)))
         permutes = name.rpartition(".")[2] in ("randperm", "permutation")
         once = not self._loops
         drawn = self._draw(Draw(node, scope.source, self._path, size, permutes=permutes, once=once), scope)
-        if not permutes and args and self._remembers(args[0]):  # `random.sample(memory, 8)`
-            self.event("picks_some", node, scope, drawn, constant(True))
         return drawn.but(origins=drawn.origins | noise)
-
-    def _remembers(self, value: Value, depth: int = 3) -> bool:
-        """Whether a list holds some of a rank's samples, or tuples of their parts."""
-        parts = self._contents(value)
-        return any(part.spread is ROWS or depth > 0 and self._remembers(part, depth - 1) for part in parts)
 
     def _draw(self, draw: Draw, scope: Scope) -> Value:
         self.event("draw", draw.node, scope, of(draw))
-        return Value(spread=ROWS if self.plan.shares(draw.node) else SAME, origins=frozenset([draw]))
+        return Value(spread=LOCAL if self.plan.shares(draw.node) else SAME, origins=frozenset([draw]))
 
     def call_random_draw(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
         if not _has_generator(keywords):
             self.event("random", node, scope, self._mixed(args))
-        given = [*args, *keywords.values()]
-        sized = [*given, *(each for value in given for each in self._contents(value))]
-        told = any(v.spread in (COUNT, ROWS) for v in sized)
         self.event("noise_drawn", node, scope, constant(_has_generator(keywords)), constant(name))
-        if told:
-            return Value(spread=ROWS, origins=frozenset().union(*(v.origins for v in sized)))
         if keywords.get("requires_grad", NOTHING).const is True and id(node) not in self.plan.inputs:
             return of(
                 self._remember(
                     node, lambda: Object(name, frozenset(["parameter"]), node, scope.source, self._path), "loose"
                 )
             )
-        size = operations.drawn(name, node)
+        size = tensors.drawn(name, node)
         if self.plan.shares(node):  # a rank has its share of it wherever the function that draws is called from
             return self._draw(Draw(node, scope.source, self._path, size, noise=True), scope)
         if self._evaluates() and not _has_generator(keywords):
@@ -165,7 +152,6 @@ class Draws(Contents):
     def call_random_split(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
-        self.event("random_split", node, scope)
 
         def part() -> Value:
             roles = frozenset(["dataset"])

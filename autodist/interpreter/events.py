@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from autodist.source import Source
@@ -18,10 +17,6 @@ class Loop:
     source: Source
     scope: Scope
     function: Function | None
-    by_row: bool = False
-    """It takes the samples of a batch one by one."""
-    certain: bool = False
-    """It takes samples, and none of several outputs of a model or fields of a batch."""
 
     @property
     def through(self) -> ast.For | ast.AsyncFor | ast.comprehension | None:
@@ -46,11 +41,6 @@ class Call_:
         names = [each.arg for each in (*spec.posonlyargs, *spec.args)]
         found = dict(zip(names[names[:1] in (["self"], ["cls"]) :], self.node.args, strict=False))
         return found | {keyword.arg: keyword.value for keyword in self.node.keywords if keyword.arg}
-
-    def stands_for(self, name: str, kind: Callable[[ast.expr], bool]) -> bool:
-        """Whether a parameter is given an expression of some kind."""
-        given = self.given().get(name)
-        return given is not None and not isinstance(given, ast.Name) and kind(given)
 
 
 @dataclass(frozen=True)

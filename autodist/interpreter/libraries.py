@@ -5,33 +5,24 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from autodist import tensors
 from autodist.interpreter.builtin_calls import BuiltinCalls
-from autodist.interpreter.questions import first_text, sums_products
+from autodist.interpreter.questions import first_text
 from autodist.interpreter.words import DRAWING, LATER, NOISE_BY_SHAPE
 from autodist.source import last_name, told_once, walk
-from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, combine
-from autodist.tensors import facts, operations
-from autodist.values import NOTHING, Items, Object, Parameters, Scope, Value, of, union
+from autodist.spread import LOCAL, SAME
+from autodist.values import NOTHING, Object, Parameters, Scope, Value, of, union
 
 REMAKING = tuple(
     f"torch.nn.utils.{name}"
     for name in ("parametrizations.", "parametrize.", "prune.", "remove_", "spectral_norm", "weight_norm")
 )
 """What puts other parameters in the place of those of a module."""
-MAKING = frozenset("zeros ones empty full".split())
-TYPES = frozenset("Tensor FloatTensor DoubleTensor LongTensor HalfTensor".split())
-SCORES = ("sklearn.metrics.", "scipy.stats.", "torchmetrics.functional.")
-"""What computes numbers from samples, and no row for each."""
-MEANS_OF_SAMPLES = frozenset("accuracy_score mean_squared_error mean_absolute_error hamming_loss zero_one_loss".split())
-GIVEN_SAMPLES = frozenset("y_true y_pred".split())
-"""Their options may weigh samples, sum them up or take the root of the mean."""
 
 FETCHING = frozenset("wget curl gdown kaggle gsutil aws git unzip tar 7z gunzip hf huggingface-cli".split())
 """Commands that fetch or unpack files."""
 LIKE = frozenset("zeros_like ones_like full_like empty_like rand_like randn_like".split())
 """What makes a tensor of its own that is sharded as another one is."""
-OF_ONE_VALUE = frozenset("zeros_like ones_like full_like".split())
-"""Those of them that tell nothing of it but its shape."""
 
 
 PICKING_DATA = frozenset("Subset SubsetRandomSampler WeightedRandomSampler".split())
@@ -139,19 +130,15 @@ class Libraries(BuiltinCalls):
             if name.startswith("torch.utils.data.") and name.rpartition(".")[2] in PICKING_DATA:
                 self.event("picks_data", node, scope, mixed)
             spread = mixed.spread if mixed.spread.is_local else SAME
-            if spread is ROWS and name.startswith(SCORES):
-                plain = name.rpartition(".")[2] in MEANS_OF_SAMPLES and keywords.keys() <= GIVEN_SAMPLES
-                spread = MEAN if plain else LOCAL  # as the F1 score, of which no mean over the ranks is made
             return Value(frozenset([own]), spread, mixed.origins, mixed.models)
         return self._function(name.rpartition(".")[2], node, args, keywords)
 
     def _filled_with_noise(self, name: str, node: ast.Call, tensor: Value, scope: Scope) -> None:
         """`nn.init.xavier_normal_(h)` of a state with a row for each sample: the size of such noise goes by both sizes
         of a matrix, of which one is that of the batch."""
-        columns = name.startswith("kaiming_") and tensor.spread is ROWS  # it goes by the second axis
-        if name.startswith(NOISE_BY_SHAPE) and not columns:
+        if name.startswith(NOISE_BY_SHAPE):
             self.event("noise_by_shape", node, scope, tensor)
-        elif not columns and not name.startswith(("normal_", "uniform_", "trunc_normal_")):
+        elif not name.startswith(("normal_", "uniform_", "trunc_normal_")):
             return
         self.event("random", node, scope)
 
@@ -168,49 +155,15 @@ class Libraries(BuiltinCalls):
         if name in ("is_tensor", "is_floating_point", "is_complex", "isscalar"):
             return NOTHING
         values = [self._with_contents(value) for value in args]
-        if name in facts.CONVERTING and args:
-            counted = self._row_numbers(args[0])
-            listed = any(isinstance(t, Items) for t in args[0].things) or isinstance(node.args[0], ast.Call)
-            if counted is not None and listed:
-                return counted.computed(LOCAL)  # `torch.tensor([i % 2 for i in range(len(x))])`
-        if name in MAKING and (args or "size" in keywords) and self._counts_rows(args[0] if args else keywords["size"]):
-            return union([*values, *keywords.values()]).computed(ROWS)
-        if name in TYPES and args and args[0].spread is COUNT and not args[0].things:  # `torch.FloatTensor(n, 4)`
-            return union([*values, *keywords.values()]).computed(ROWS)
         spreads = [v.spread for v in values]
-        local_keywords = [v for v in keywords.values() if v.spread.is_local]
         mixed = union([*values, *keywords.values()])
         held = not mixed.spread.is_local and any(isinstance(t, Parameters) for t in mixed.things)
-        if held and (operations.stays_sharded(name) or name in LIKE):
+        if held and (tensors.stays_sharded(name) or name in LIKE):
             kept = (t for t in mixed.things if isinstance(t, Parameters))
             return Value(frozenset(replace(t, cut=True) if name in LIKE else t for t in kept))
-        if local_keywords and not any(s.is_local for s in spreads):
-            return mixed.computed(combine([v.spread for v in local_keywords]))
-        if values and values[0].spread is ROWS and values[0].axes == 1 and name in facts.PICKING:
+        if any(v.spread.is_local for v in keywords.values()) and not any(s.is_local for s in spreads):
             return mixed.computed(LOCAL)
-        if self.pairs_turn(values):
-            return mixed.computed(CROSS)
-        if name in OF_ONE_VALUE and node.args and self._is_a_sample(node.args[0]):
-            return NOTHING  # `torch.ones_like(x[0])`: all samples have the same shape
-        if values and self.is_one_row(values[0]) and operations.moves_along(name):
-            return mixed.computed(values[0].spread)
-        if name in ("matmul", "mm") and len(values) == 2 and sums_products(values[0], values[1], not self._no_grad):
-            return mixed.computed(SUM)
-        tensor = values[0] if values else NOTHING
-        written = self.spelled_out(node, 1, tensor)
-        return mixed.computed(operations.operation(name, written, None, spreads, tensor.axes))
-
-    def _counts_rows(self, size: Value) -> bool:
-        """Whether a size begins with the number of this rank's samples: `(x.size(0), 4)`, `x.shape`."""
-        firsts = [thing.parts[0].spread for thing in size.things if isinstance(thing, Items) and thing.parts]
-        return size.spread is COUNT or bool(firsts) and all(spread is COUNT for spread in firsts)
-
-    def _is_a_sample(self, node: ast.expr) -> bool:
-        """`x[0]` of samples that lie along the first axis."""
-        if not isinstance(node, ast.Subscript):
-            return False
-        taken, index = self._lately(node.value), self._lately(node.slice)
-        return type(index.const) is int and taken.spread is ROWS and not taken.things
+        return mixed.computed(tensors.computed(name, self.spelled_out(node), None, spreads))
 
 
 def _fetches_by_command(call: ast.Call) -> bool:

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from autodist.interpreter.machine import Machine
 from autodist.solve.layouts import Layout
 from autodist.source import walk
-from autodist.spread import COLUMNS, RANK, ROWS, SAME
+from autodist.spread import LOCAL, RANK, SAME
 from autodist.values import Object, Value, of
 
 
@@ -17,8 +17,7 @@ class Loaders(Machine):
 
     def _batch(self, loader: Object) -> Value:
         """What a loader yields: this rank's samples, if it is sharded."""
-        shared = COLUMNS if self.layout(loader).is_second(None) else ROWS
-        return Value(spread=shared if self.shares_out(loader) else SAME, origins=frozenset([loader]))
+        return Value(spread=LOCAL if self.shares_out(loader) else SAME, origins=frozenset([loader]))
 
     @abstractmethod
     def layout(self, loader: Object) -> Layout:
@@ -37,7 +36,7 @@ class Loaders(Machine):
             if value is not None and self._shares_out(value):
                 return True
         dataset = loader.argument("dataset", 0)
-        return dataset is not None and (dataset.spread in (RANK, ROWS) or self._streams_share(dataset))
+        return dataset is not None and (dataset.spread is RANK or self._streams_share(dataset))
 
     def _streams_share(self, dataset: Value) -> bool:
         """Whether a stream's class itself picks the samples of its rank."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -16,7 +16,6 @@ from autodist.interpreter.events import Call_, Event, Loop
 from autodist.interpreter.plan import Plan
 from autodist.project import Project
 from autodist.source import Source
-from autodist.spread import Spread
 from autodist.values import NOTHING, Bound, Class, Function, LocalModule, Object, Path_, Scope, Table, Thing, Value
 
 MAX_STEPS = 200_000
@@ -72,7 +71,6 @@ class Machine(ABC):
         """Where a library is called with arguments that `partial` was given before, the calls of `partial`."""
         self.sources: dict[ast.AST, Source] = {}
         self.latest: dict[ast.expr, Value] = {}
-        self.spreads: dict[ast.expr, set[Spread]] = {}
         self.complete = True
         self.nested = False
         """Whether it is how deeply the code is nested that has ended it."""
@@ -103,14 +101,6 @@ class Machine(ABC):
         self._repeats: dict[tuple[Any, ...], int] = {}
         self._steps = 0
         self._loops: list[Loop] = []
-        self.counted_loops: set[ast.expr] = set()
-        """What loops that have ended went over, sample by sample."""
-        self.batch_loops: set[ast.expr] = set()
-        """`range(batch_size)`, through which loops go that take one sample after the other of a rank's share."""
-        self.whole_loops: set[ast.expr] = set()
-        """Those through which loops go that take the samples of whole batches."""
-        self.given_axes: dict[object, int | None] = {}
-        """How many axes layers of the project have given that stand within those of torch."""
         self._calls: list[Call_] = []
         self._path: Path_ = ()
         self._one_rank = 0
@@ -124,10 +114,7 @@ class Machine(ABC):
         """The model whose forward pass is being run."""
         self._hooks: dict[tuple[Object, str], list[Value]] = {}
         """What is to be run before or behind the passes of a module, by the method that it was given by."""
-        self._criterion = False
         """It is the forward pass of a loss: of a module without parameters that is given what models computed."""
-        self._row_tests: list[tuple[ast.expr, Value]] = []
-        """What decides whether the statement that is being run is run."""
         self._branches: Path_ = ()
         """The blocks being run that may not run at all, or several times."""
         self._born: WeakKeyDictionary[Object, Path_] = WeakKeyDictionary()
@@ -189,8 +176,6 @@ class Machine(ABC):
 
     def event(self, kind: str, node: ast.AST, scope: Scope, value: Value = NOTHING, detail: Value = NOTHING) -> None:
         """Note that ``kind`` happens at ``node``."""
-        if kind == "unfollowed" and node in self.catalog.measured and self.catalog.measured[node].lies != "mixed":
-            return
         noted = Event(
             kind,
             len(self.events),
@@ -236,16 +221,7 @@ class Machine(ABC):
     # what layers ask of those above them
 
     @abstractmethod
-    def _note_row_by_row(self, target: ast.expr, scope: Scope) -> None: ...
-
-    @abstractmethod
-    def _note_filled(self, given: Sequence[ast.expr], scope: Scope) -> None: ...
-
-    @abstractmethod
     def _join_optimizers(self, groups: ast.expr, held: Value, joined: Value, scope: Scope) -> None: ...
-
-    @abstractmethod
-    def _goes_row_by_row(self, over: ast.expr) -> bool: ...
 
     @abstractmethod
     def block(self, body: Iterable[ast.stmt], scope: Scope) -> bool: ...

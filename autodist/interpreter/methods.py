@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from functools import partial
 
-from autodist import carried
+from autodist import carried, tensors
 from autodist.interpreter.libraries import Libraries
 from autodist.interpreter.questions import (
     any_entry,
@@ -17,14 +17,11 @@ from autodist.interpreter.questions import (
     is_hidden,
     joins_sets,
     makes_set,
-    sums_products,
-    under_samples,
 )
 from autodist.interpreter.torch_modules import TorchModules
 from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, LATER, MOVES, REST, RETURNS_SELF, SIZES
-from autodist.source import argument, last_name, walk
-from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
-from autodist.tensors import facts, operations
+from autodist.source import argument, walk
+from autodist.spread import LOCAL, SAME, Spread
 from autodist.trace.calls import GRADIENT_HOOKS
 from autodist.values import (
     NOTHING,
@@ -43,7 +40,6 @@ from autodist.values import (
     Stream,
     Table,
     Thing,
-    Turn,
     Value,
     Wrapped,
     constant,
@@ -137,16 +133,8 @@ class Methods(Libraries, TorchModules):
             result = self._object_method(thing, inner, node, name, base, args, keywords, scope)
             if result is not None:
                 results.append(result)
-        if name == "size" and not node.args and not node.keywords and base.spread in (ROWS, Spread.COLUMNS):
+        if name == "size" and not (node.args or node.keywords or base.things) and base.spread.is_local:
             return self._shape(base, node)
-        if name in ("keys", "items") and base.spread is ROWS and not (base.things or values):
-            fields = self._fields(base) if name == "items" else {}
-            if fields:
-                pairs = [of(Items(node, [constant(key), part], NOTHING)) for key, part in fields.items()]
-                return of(Items(node, pairs, NOTHING))
-            pair = self._remember(node, lambda: Items(node, [NOTHING, base], NOTHING), "pair")
-            pair.parts = [NOTHING, base]  # what a batch has under which names: these are no samples
-            return of(self._remember(node, lambda: Items(node, [], of(pair) if name == "items" else NOTHING)))
         if name == "backward" and not any(
             isinstance(t, Object) and t.cls is not None and t.cls.find(name) for t in base.things
         ):
@@ -220,27 +208,14 @@ class Methods(Libraries, TorchModules):
             or not results
             and base.spread.is_local
         ):
-            counted = self._selected_from(node, base) if name in operations.COUNTS else base.spread
+            counted = self._selected_from(node, base) if name in tensors.COUNTS else base.spread
             spreads = [v.spread for v in operands]
-            spread = operations.operation(name, self.spelled_out(node, 0, base), counted, spreads, base.axes)
-            if self.is_one_row(base) and operations.moves_along(name):
-                spread = base.spread
-            if self.pairs_turn((base, *operands)):
-                spread = CROSS
-            if name in ("matmul", "mm") and len(operands) == 1 and sums_products(base, operands[0], not self._no_grad):
-                spread = SUM
-            if base.spread is ROWS and base.axes == 1 and name in facts.PICKING:
-                spread = LOCAL  # one number for each sample, of which some are picked
+            spread = tensors.computed(name, self.spelled_out(node), counted, spreads)
             mixed = union([base, *operands])
-            if name in SIZES:  # of whichever samples, unless it depends on what they are how many are picked
-                one = isinstance(node.func, ast.Attribute) and self.is_one_sample(node.func.value)
-                spread = SAME if one else spread
-            if name in operations.IN_PLACE:
-                self._turned_in_place(node, spread, scope)
             cut = name in CUTTING
             results.append(
                 mixed.computed(spread).but(
-                    made=base.made if name in operations.KEEPING else frozenset(),
+                    made=base.made if name in tensors.KEEPING else frozenset(),
                     models=frozenset() if cut else mixed.models,
                 )
             )
@@ -255,7 +230,7 @@ class Methods(Libraries, TorchModules):
         """The spread of what elements are taken from, to be counted: `sums.diagonal().numel()`."""
         inner = node.func.value if isinstance(node.func, ast.Attribute) else node
         while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-            if inner.func.attr not in operations.SELECTING:
+            if inner.func.attr not in tensors.SELECTING:
                 break
             inner = inner.func.value
             base = self._lately(inner)
@@ -268,37 +243,26 @@ class Methods(Libraries, TorchModules):
         for names, name in self._holders(_changed(node), scope):
             held = names[name]
             if not held.things and not held.weights:
-                filled = held.but(spread=value.spread, origins=value.origins, models=value.models, zero=False)
-                names[name] = filled.but(axes=value.axes)
-
-    def _turned_in_place(self, node: ast.Call, spread: Spread, scope: Scope) -> None:
-        """`x.transpose_(0, 1)`, which is `x = x.transpose(0, 1)`."""
-        for names, name in self._holders(_changed(node), scope):
-            held = names[name]
-            if not held.things and held.spread.is_local:
-                names[name] = held.but(spread=spread, axes=None)
+                names[name] = held.but(spread=value.spread, origins=value.origins, models=value.models)
 
     def _changed_in_place(self, node: ast.Call, operation: ast.operator, change: Value, scope: Scope) -> None:
         """`total.add_(loss)`, which is `total = total + loss`."""
-        if change.spread.is_local:
-            self._note_changes(_changed(node), [(scope.source, node.args[0])], scope)
         for names, name in self._holders(_changed(node), scope):
             held = names[name]
             if not held.things and not held.weights and (held.spread.is_local or change.spread.is_local):
                 changed = (held | change.but(things=frozenset())).computed(self._binary(operation, held, change))
-                names[name] = changed.but(made=held.made | {(scope.source, node.args[0])}, zero=False)
+                names[name] = changed.but(made=held.made | {(scope.source, node.args[0])})
 
     def _note_backward(self, node: ast.Call, loss: Value, scope: Scope) -> None:
-        """What is differentiated is a number; one that cannot be told apart is taken for a mean, with a warning."""
-        taken = any(loop.through is not None and loop.through.iter in self.plan.turns for loop in self._loops)
-        if taken or loss.spread is MEAN and self.is_by_turn(loss):
-            loss = self.added_up(loss)  # gradients are, of one sample after the other
+        """What is differentiated is a number; in rounds of which a rank takes its share, one of this rank."""
+        if any(loop.through is not None and loop.through.iter in self.plan.turns for loop in self._loops):
+            loss = loss.but(spread=LOCAL)
         self.event("backward", node, scope, loss)
         target = node.func.value if isinstance(node.func, ast.Attribute) else node
         if isinstance(target, ast.Call) and len(target.args) == 1:
             target = target.args[0]
-        if isinstance(target, ast.Name) and loss.spread in (ROWS, Spread.COLUMNS, LOCAL):
-            self.assign(target, loss.but(spread=MEAN, made=frozenset()), scope, None)
+        if isinstance(target, ast.Name) and loss.spread is LOCAL:
+            self.assign(target, loss.but(made=frozenset()), scope, None)
 
     def _called_by_name(
         self, method: Bound, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
@@ -334,17 +298,10 @@ class Methods(Libraries, TorchModules):
                 self.event("write_part", node, scope, of(inner))
             if in_place and name in STEPPING and not self._forward and not _is_gradient(node.func):
                 self.event("own_step", node, scope, of(inner))
-            if (
-                name in SIZES
-                or operations.reduces(name, node, 0)
-                or operations.takes_apart(name)
-                or name.startswith("new_")
-            ):
+            if name in SIZES or tensors.reduces(name, node, 0) or tensors.takes_apart(name) or name.startswith("new_"):
                 return NOTHING
             if any(value.spread.is_local for value in values):
-                spread = operations.operation(
-                    name, self.spelled_out(node, 0, NOTHING), base.spread, [value.spread for value in values]
-                )
+                spread = tensors.computed(name, self.spelled_out(node), base.spread, [value.spread for value in values])
                 return union(values).computed(spread)
             return of(replace(inner, cut=True) if name == "detach" else inner)
         if isinstance(inner, Inside):
@@ -371,10 +328,10 @@ class Methods(Libraries, TorchModules):
                 answers = self._closures(inner, node, args, keywords, scope)
                 self.event("step", node, scope, of(inner), union([self._mixed(values), *values]))
                 return union(answers)
-            if name in ("zero_grad", "state_dict", "load_state_dict", "add_param_group"):
+            if name == "add_param_group":
+                inner.args.extend(args)
+            if name in ("zero_grad", "state_dict", "load_state_dict"):
                 self.event("optimizer_" + name, node, scope, of(inner), self._mixed(values))
-                if name == "add_param_group":
-                    inner.args.extend(args)
                 if name == "state_dict":
                     return of(self._state_dict(node, scope))
             return NOTHING
@@ -438,8 +395,6 @@ class Methods(Libraries, TorchModules):
         if "study" in inner.roles or name == "optimize" and inner.name in LOADING:
             return self._study_method(inner, node, name, args, keywords, scope)
         if "trial" in inner.roles:
-            if name in ("report", "set_user_attr"):
-                self.event("reported", node, scope, self._mixed(values))
             return NOTHING
         if name in ("update", "forward") and inner.name.startswith("torchmetrics."):
             self.event("measured", node, scope, self._mixed(values), of(inner))
@@ -486,23 +441,6 @@ class Methods(Libraries, TorchModules):
         held = {k: v for each in tables for k, v in each.entries.items() if isinstance(k, str) and k != "self"}
         return held | {name: value for name, value in keywords.items() if name != REST}
 
-    def _kept_by_sample(self, node: ast.Call) -> list[tuple[ast.expr, Value]]:
-        """The key, with what it is, by which a sample says which list grows: `found[label].append(1)`. Lists have other
-        lengths on each rank then."""
-        holder = node.func.value if isinstance(node.func, ast.Attribute) else None
-        base, key = None, None
-        if isinstance(holder, ast.Subscript):
-            base, key = holder.value, holder.slice
-        elif isinstance(holder, ast.Call) and last_name(holder.func) == "setdefault" and holder.args:
-            base, key = getattr(holder.func, "value", None), holder.args[0]
-        if base is None or key is None or self._forward:
-            return []
-        held = self._lately(key)
-        for thing in self._lately(base).things:
-            if isinstance(thing, Table):
-                self._note_keys(thing, held)
-        return [(key, held.but(things=frozenset(), spread=ROWS))] if self._is_of_samples(held) else []
-
     def _container_method(
         self,
         container: Items | Table | Stream,
@@ -519,26 +457,12 @@ class Methods(Libraries, TorchModules):
             return container.element if name in ("next", "__next__") else NOTHING
         if isinstance(container, Items):
             if name in GROWS:
-                self.event("store", node, scope, union(args))
                 self._note_held_models(node, args[-1] if args else NOTHING, scope)
-                tests = [*self._row_tests, *self._kept_by_sample(node)]
-                pairs = [
-                    (self._chosen(self._as_row(v), tests, scope), each)
-                    for v, each in zip(args[-1:], node.args[-1:], strict=False)
-                ]
-                self._grow(of(container), pairs, scope, name)
-                if name == "append" and args and not (args[0].spread.is_local or self._row_tests):
-                    container.numbers = container.numbers or self._numbered(node.args[0])
-                if isinstance(node.func, ast.Attribute):
-                    self._note_row_by_row(node.func.value, scope)
+                self._grow(of(container), list(zip(args[-1:], node.args[-1:], strict=False)), scope, name)
                 return NOTHING
             held = union([*container.parts, container.element])
-            if name == "numel" and held.spread is COUNT:
-                return held.but(things=frozenset(), const=UNKNOWN)  # `x.size().numel()`
             if joins_sets(node) and makes_set(container.node):
                 return self._combined(node, [of(container), *args])
-            if name == "count" and held.spread is ROWS and not held.things:
-                return held.but(spread=SUM, models=frozenset()).without(Turn)
             if name == "index" and (noise := drawn_by_evaluation([held, first])):
                 return Value(origins=noise)  # `losses.index(min(losses))`
             return held if name == "pop" else NOTHING
@@ -554,21 +478,19 @@ class Methods(Libraries, TorchModules):
                     if isinstance(thing, Items):
                         thing.parts = fresh.parts
             if container.element is not NOTHING:
-                own = under_samples(container)
-                whole.element = of(Items(node, [own, container.element | own], NOTHING))
+                whole.element = of(Items(node, [NOTHING, container.element], NOTHING))
             return of(whole)
         if name == "values":
             whole = self._remember(node, lambda: Items(node, [], NOTHING), ("values", container))
             whole.parts = list(container.entries.values())
-            whole.element = container.element | under_samples(container)
+            whole.element = container.element
             return of(whole)
         if name == "setdefault" and len(args) > 1:
             container.element = container.element | args[1]
-            self._note_keys(container, first)
         if name in ("get", "pop", "setdefault"):
             if first.const is not UNKNOWN and is_hashable(first.const) and first.const in container.entries:
                 return container.entries[first.const]
-            return union([any_entry(container), container.element, *args[1:], under_samples(container)])
+            return union([any_entry(container), container.element, *args[1:]])
         if name == "most_common":
             return of(container)
         if name in ("update", "subtract"):

@@ -17,17 +17,16 @@ class Plan:
     ``sharded`` and ``draws`` are the keys of loaders and draws that yield this rank's samples (None: all of them),
     ``wraps`` the statements after which a model is wrapped, with the expression that names it, or the expression that
     makes it where it has no name, ``reduced`` the expressions whose value is made global, ``divided`` those that become
-    a rank's share of the batch size, ``dropped`` the wrappers that go, ``modules`` the calls of unknown libraries that
-    turned out to make a module, ``wholes`` the names of tensors of which a rank takes its rows,
-    ``columns`` those of which it takes columns, ``counts`` names of the number of all rows that
-    shape other tensors.
+    a rank's share of the batch size (None: not known yet), ``dropped`` the wrappers that go, ``modules`` the calls of
+    unknown libraries that turned out to make a module, ``wholes`` the names of tensors of which a rank takes its rows,
+    ``columns`` those of which it takes columns, ``counts`` names of the number of all rows that shape other tensors.
     """
 
     sharded: frozenset[tuple[int, Path_]] | None = None
     draws: frozenset[int] | None = None
     wraps: Mapping[ast.stmt | ast.expr, tuple[ast.expr, ...]] = field(default_factory=dict)
     reduced: frozenset[ast.AST] = frozenset()
-    divided: frozenset[ast.expr] = frozenset()
+    divided: frozenset[ast.expr] | None = None
     dropped: frozenset[ast.AST] = frozenset()
     modules: frozenset[int] = frozenset()
     inputs: frozenset[int] = frozenset()
@@ -59,11 +58,10 @@ class Plan:
     """Models are distributed without a wrapper: `model.module` becomes the model itself."""
 
     @cached_property
-    def named(self) -> frozenset[ast.AST]:
-        """The expressions that it says something of, whatever they may be."""
-        return frozenset[ast.AST]().union(
-            self.reduced, self.joined, self.divided, self.gathered, self.untaken, self.weighed, self.terms
-        )
+    def followed(self) -> tuple[object, ...]:
+        """What of it a run of the interpreter goes by: the rest tells how values lie."""
+        shares = self.sharded, self.draws, self.wholes, self.columns, self.counts, self.batches, self.turns, self.even
+        return *shares, self.wraps, self.dropped, self.modules, self.inputs, self.held, self.bare
 
     @cached_property
     def taken(self) -> frozenset[ast.expr]:

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from autodist.source import first_index, own_nodes, told_once, walk
-from autodist.spread import COLUMNS, COUNT, LOCAL, ROWS, SUM
-from autodist.values import NOTHING, UNKNOWN, Items, Object, Scope, Table, Thing, Value, Wrapped, constant, union
+from autodist.source import own_nodes, told_once
+from autodist.values import (
+    NOTHING,
+    UNKNOWN,
+    Class,
+    External,
+    Function,
+    Items,
+    Object,
+    Scope,
+    Table,
+    Thing,
+    Value,
+    Wrapped,
+    constant,
+    union,
+)
 
 MODULE_METHODS = frozenset(
     "parameters named_parameters children named_children modules named_modules buffers named_buffers state_dict "
@@ -36,7 +50,7 @@ def is_set(value: Value) -> bool:
     for thing in value.things:
         if isinstance(thing, Items) and makes_set(thing.node):
             inside = [*thing.parts, thing.element]
-            return not any(part.things or part.spread.is_local or isinstance(part.const, int) for part in inside)
+            return not any(part.things or isinstance(part.const, int) for part in inside)
     return False
 
 
@@ -59,17 +73,6 @@ def joins_sets(node: ast.Call) -> bool:
     return isinstance(node.func, ast.Attribute) and node.func.attr in JOINS_SETS
 
 
-def has_keys(table: Table) -> bool:
-    """Whether a dict is made with its keys, the same ones on all ranks: `{label: 0 for label in range(10)}`."""
-    made = table.node
-    return isinstance(made, ast.DictComp) or isinstance(made, ast.Dict) and bool(made.keys)
-
-
-def under_samples(table: Table) -> Value:
-    """What a dict shows of itself whose keys are samples: other keys on each rank, and other numbers under them."""
-    return Value(spread=LOCAL, made=frozenset(table.keyed)) if table.keyed is not None else NOTHING
-
-
 def wrapped(value: Value, kind: str = "ddp") -> Value:
     """``value`` with its modules wrapped."""
     things: set[Thing] = set()
@@ -85,19 +88,7 @@ def wrapped(value: Value, kind: str = "ddp") -> Value:
 
 def any_entry(table: Table) -> Value:
     """What one of the entries holds."""
-    return one_of(list(table.entries.values()))
-
-
-def one_of(values: Sequence[Value]) -> Value:
-    """What one of several values holds: a sum beside what is equal on all ranks is neither."""
-    found = union(values)
-    return found.but(spread=LOCAL) if is_mixed(values) and found.spread in (SUM, COUNT) else found
-
-
-def is_mixed(values: Sequence[Value]) -> bool:
-    """Whether some values are sums over a rank's samples and others are not. Zeros are what sums start from."""
-    spreads = {value.spread for value in values if value.const is UNKNOWN or value.const != 0}
-    return not spreads.isdisjoint((SUM, COUNT)) and not spreads <= {SUM, COUNT}
+    return union(table.entries.values())
 
 
 def joined(states: Sequence[dict[str, Value]]) -> dict[str, Value]:
@@ -117,10 +108,6 @@ def truth(value: Value, node: ast.expr) -> bool | None:
     if value.const is not UNKNOWN and value.firm and not value.things:
         return bool(value.const)
     return None
-
-
-def is_new_axis(index: ast.expr) -> bool:
-    return isinstance(index, ast.Constant) and index.value is None
 
 
 def constants_in(scope: Scope) -> Value:
@@ -152,12 +139,6 @@ def given_to(thing: Thing) -> list[Value]:
     return [*thing.args, *thing.keywords.values()] if isinstance(thing, Object) else []
 
 
-def sums_products(left: Value, right: Value, flows: bool) -> bool:
-    """Whether a product of matrices adds up what each sample gives: `hits.t() @ x`. One that gradients may flow
-    through (``flows``) is left to those who gather its rows."""
-    return (left.spread, right.spread) == (COLUMNS, ROWS) and not (flows and (left.models or right.models))
-
-
 def kept_as(thing: Object, key: object) -> Value | None:
     """What an object of a library was given of a batch by a name, or holds under it: `Output(loss=loss).loss`,
     `Output(loss=loss)["loss"]`, `Output(loss=loss)[0]`, and `.loss` after `output["loss"] = loss`."""
@@ -185,11 +166,6 @@ def is_hashable(value: Any) -> bool:
     return isinstance(value, (str, int, float, bool, bytes, type(None)))
 
 
-def objects_called(value: Value) -> list[Object]:
-    """What is called, without its wrapper."""
-    return _objects(value.things)
-
-
 def models_behind(value: Value) -> list[Object]:
     """The models that have computed something, without their wrappers."""
     return _objects(value.models)
@@ -200,8 +176,12 @@ def _objects(things: Iterable[Thing]) -> list[Object]:
     return [each for each in inner if isinstance(each, Object)]
 
 
-def literal_int(node: ast.expr) -> int | None:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
+def is_entered(node: ast.Call, latest: Callable[[ast.expr], Value]) -> bool:
+    """Whether a call runs code of the project, which is followed by itself."""
+    applied = External("torch.utils.checkpoint.checkpoint") in latest(node.func).things
+    called = node.args[0] if applied and node.args else node.func
+    things = [t.module if isinstance(t, Wrapped) else t for t in latest(called).things]
+    return any(isinstance(t, (Function, Class)) or isinstance(t, Object) and t.cls is not None for t in things)
 
 
 def last_part(node: ast.expr) -> str:
@@ -226,27 +206,6 @@ def is_known(thing: Thing) -> bool:
     """Whether all keys of a dict are known; those of `dict(settings)` and `settings["model"]` are not."""
     copied = isinstance(thing, Table) and isinstance(thing.node, ast.Call) and bool(thing.node.args)
     return isinstance(thing, Table) and (bool(thing.entries) or not copied and thing.element is NOTHING)
-
-
-@told_once
-def is_of_one(node: ast.expr) -> bool:
-    """Whether something is computed from a batch of one sample: `x[None]`, `x[i : i + 1]`, `x.unsqueeze(0)`."""
-    for each in walk(node):
-        if isinstance(each, ast.Subscript):
-            first = first_index(each)
-            if is_new_axis(first):
-                return True
-            upper = first.upper if isinstance(first, ast.Slice) else None
-            if isinstance(first, ast.Slice) and isinstance(upper, ast.BinOp) and first.lower is not None:
-                plain = (
-                    isinstance(upper.op, ast.Add) and isinstance(upper.right, ast.Constant) and upper.right.value == 1
-                )
-                if plain and ast.unparse(upper.left) == ast.unparse(first.lower):
-                    return True
-        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr == "unsqueeze":
-            if each.args and isinstance(each.args[0], ast.Constant) and each.args[0].value == 0:
-                return True
-    return False
 
 
 def adds_to(node: ast.Assign) -> bool:

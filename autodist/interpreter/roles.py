@@ -6,19 +6,17 @@ import ast
 from functools import partial
 
 from autodist.interpreter.events import Loop
-from autodist.interpreter.questions import constants_in, first_text, in_order, returned, stable_order, wrapped
+from autodist.interpreter.questions import constants_in, first_text, in_order, stable_order, wrapped
 from autodist.interpreter.stores import Stores
 from autodist.source import argument, walk
-from autodist.spread import COLUMNS, MEAN, RANK, ROWS, SAME, SUM, WORLD
+from autodist.spread import LOCAL, RANK, SAME, WORLD
 from autodist.values import (
     NOTHING,
-    Amplified,
     External,
     Function,
     Index,
     Items,
     Object,
-    Parameters,
     Scope,
     Table,
     Thing,
@@ -42,8 +40,6 @@ class Roles(Stores):
         `fire.Fire(main)` gives it what the command line says."""
         for thing in value.functions:
             self.event("calls_back", node, scope, of(thing))
-            if name.startswith("scipy.optimize."):  # which all ranks call alike, if it gives all the same
-                self._results_of(thing)
             if thing.node not in self._entered:
                 first = [Value(spread=RANK)] if self.catalog.has(name, "spawn") else []
                 told = {name: self.eval(each, thing.scope).but(firm=False) for name, each in thing.defaults.items()}
@@ -66,8 +62,6 @@ class Roles(Stores):
                 inner = Scope(thing.source, thing.scope)
                 self.closures.add(thing.node)
                 found.append(self.call_function(thing, None, [], {}, inner))
-                for answer in returned(thing.node) if decides else ():
-                    self.event("answer", answer, inner, self.values.get(answer, NOTHING))
         if alone:
             self._loops.pop()
         return found
@@ -99,28 +93,17 @@ class Roles(Stores):
             self._try_out(node, keywords["func"] if "func" in keywords else union(args[:1]), [of(trial)], scope)
         elif name in ("ask", "tell", "stop"):
             self.event(f"{name}s_study", node, scope, of(study))
-        if name == "tell":
-            self.event("reported", node, scope)
         return of(trial) if name == "ask" else NOTHING
 
     def _try_out(self, node: ast.Call, objective: Value, trial: list[Value], scope: Scope) -> None:
-        """A function that a search calls for each trial, and what it returns."""
+        """A function that a search calls for each trial."""
         self._loops.append(Loop(node, scope.source, scope, self._calls[-1].function if self._calls else None))
         for thing in in_order(objective.things):
             if isinstance(thing, Object) and thing.cls is not None and thing.cls.find("__call__"):
                 self.method(thing, "__call__", None, trial, {}, scope)
-                called = thing.functions("__call__")
-            else:
-                called = [thing] if isinstance(thing, Function) else []
-                for function in called:
-                    self.call_function(function, None, trial, {}, Scope(function.source, function.scope))
-            for function in called:
-                self._results_of(function)
+            elif isinstance(thing, Function):
+                self.call_function(thing, None, trial, {}, Scope(thing.source, thing.scope))
         self._loops.pop()
-
-    def _results_of(self, objective: Function) -> None:
-        for result in returned(objective.node):
-            self.event("trial_result", result, Scope(objective.source, objective.scope))
 
     def _start_later(self, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> None:
         """`Thread(target=save, args=(state, path))` calls save(state, path) once it is started."""
@@ -129,7 +112,6 @@ class Roles(Stores):
         rest, named = keywords.get("args", NOTHING), keywords.get("kwargs", NOTHING)
         given = next((list(t.parts) for t in rest.things if isinstance(t, Items)), [])
         options = next((t.entries for t in named.things if isinstance(t, Table)), {})
-        self.event("handed_over", node, scope)
         given = [*map(_without_samples, given)]  # it cannot communicate: what it is given is made global before
         options = {name: _without_samples(value) for name, value in options.items()}
         for thing in in_order(target.things):
@@ -141,9 +123,6 @@ class Roles(Stores):
 
     def _hand_over(self, node: ast.Call, values: list[Value], scope: Scope) -> None:
         """`pool.submit(torch.save, state, path)`: what writes a file, called by a pool some time."""
-        later = isinstance(node.func, ast.Attribute) and node.func.attr in ("submit", "apply_async")
-        if later and any(isinstance(thing, Function) for value in values for thing in value.things):
-            self.event("handed_over", node, scope)
         writers = [thing for value in values for thing in value.things if self._writes(thing)]
         if writers:
             told = isinstance(scope.source.statement(node), ast.Expr)
@@ -305,9 +284,7 @@ class Roles(Stores):
     ) -> Value | None:
         if name == "torch.jit.script" and self.of("backward"):
             return self.call_export(name, node, args, keywords, scope)
-        value = args[0] if args else NOTHING
-        self.event("compile", node, scope, value)
-        return value
+        return args[0] if args else NOTHING
 
     def call_adaptive_solver(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
@@ -335,25 +312,19 @@ class Roles(Stores):
         self.event("clip", node, scope, args[0] if args else NOTHING)
         return NOTHING
 
+    def call_loss_function(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        compared = 3 if name.endswith(("triplet_margin_loss", "distance_loss", "ranking_loss", "embedding_loss")) else 2
+        return self._mixed([*args[:compared], *(keywords[k] for k in ("input", "target") if k in keywords)])
+
     def call_autograd_grad(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
         value = union([*args, *keywords.values()])
         self.event("autograd_grad", node, scope, value, keywords.get("create_graph", NOTHING))
-        inputs = keywords["inputs"] if "inputs" in keywords else args[1] if len(args) > 1 else NOTHING
-        parameters = any(isinstance(t, Parameters) for v in (inputs, *self._contents(inputs)) for t in v.things)
-        of_each = ROWS if value.spread.is_local else SAME
-        outputs = keywords["outputs"] if "outputs" in keywords else args[0] if args else NOTHING
-        if parameters and outputs.spread in (MEAN, SUM):
-            of_each = outputs.spread  # the gradient of a mean is one, too
-        elif not inputs.things and inputs.spread is COLUMNS:
-            of_each = COLUMNS  # a gradient lies as what it is the gradient of
-        origins = value.origins
-        rows = any(each.spread in (ROWS, COLUMNS) for each in (inputs, *self._contents(inputs)))
-        if not parameters and rows and outputs.models and outputs.spread in (MEAN, SAME):
-            origins |= {Amplified(node, scope.source)}
-        element = Value(spread=of_each, origins=origins, models=value.models)
-        return of(self._remember(node, lambda: Items(node, [], element))).but(origins=origins)
+        element = Value(spread=LOCAL if value.spread.is_local else SAME, origins=value.origins, models=value.models)
+        return of(self._remember(node, lambda: Items(node, [], element))).but(origins=value.origins)
 
     def call_autograd_backward(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope

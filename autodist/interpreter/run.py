@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import cached_property, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from autodist import operations
 from autodist.catalog import Catalog
 from autodist.interpreter.branches import Branches
 from autodist.interpreter.calls import Calls
@@ -33,7 +32,6 @@ from autodist.solve.layouts import Layout, layouts
 from autodist.solve.normalising import normalising
 from autodist.solve.padding import padding
 from autodist.solve.sources import Sources, sources
-from autodist.spread import Spread
 from autodist.trace import trace
 from autodist.values import NOTHING, Function, Object, Value
 
@@ -81,6 +79,11 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
         of = self.placements.of
         return [of[each] for each in given if each in of]
 
+    @property
+    def sample_loops(self) -> frozenset[ast.AST]:
+        """The loops that go over a rank's samples, one by one."""
+        return frozenset(each.node for each in self.placements.sample_loops)
+
     def _taken_as(self, node: ast.AST) -> Placement | None:
         """How what a rank takes its share of lies where it does so."""
         if node not in self.plan.taken:
@@ -92,7 +95,7 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
         """How what depends on the length that a rank fills its samples up to lies along their words."""
         program = self.runs.program
         sources = padding(program, self.placements)
-        return propagate_padding(program, sources, operations.load(), self.catalog).of if sources else {}
+        return propagate_padding(program, sources, self.catalog.operations, self.catalog).of if sources else {}
 
     def is_padded(self, node: ast.AST) -> bool:
         """Whether an expression is as long as the longest of a rank's samples, or may be, or computed of what is."""
@@ -131,18 +134,26 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
 
     def has_rows(self, node: ast.AST, always: bool = False) -> bool:
         """Whether it may have a row for each of a rank's samples, along the first axis, or ``always`` has."""
-        if not self._is_told(node):
-            return self._value(node).spread is Spread.ROWS
-        drawn = any(each.name.startswith("numpy.random.") for each in self.runs.program.at(node).operations)
-        if drawn and any(isinstance(each, PerRank) for each in self.lies(node)):
-            return self._value(node).spread is Spread.ROWS  # which says more: `np.random.choice(len(x), len(x))`
-        rows = [isinstance(each, Shard) and not each.axis for each in self.lies(node)]
+        made = self.runs.program.at(node).operations
+        drawn = [each for each in made if each.name.startswith("numpy.random.")]
+        sized = any(map(self._draws_for_each, drawn))
+        rows = [
+            isinstance(each, Shard)
+            and not each.axis
+            or isinstance(each, PerRank)
+            and (sized or bool(drawn) and each.rows == ROWS)
+            for each in self.lies(node)
+        ]  # `np.random.choice(len(x), len(x))` draws a number for each
         return any(rows) and (all(rows) or not always)
+
+    def _draws_for_each(self, operation: Operation) -> bool:
+        """Whether it is told to draw as many numbers as a rank has samples: `np.random.dirichlet(a, size=len(x))`."""
+        size = operation.argument("size")
+        lying = self.placements.value(size) if size is not None else None
+        return isinstance(lying, Partial) and lying.reduce == "sum" and is_even_number(lying.weight)
 
     def counts_samples(self, node: ast.AST) -> bool:
         """Whether it goes by how many samples a rank has, of which all have as many: `len(x)`, `len(x) // 2`"""
-        if not self._is_told(node):
-            return self._value(node).spread is Spread.COUNT
         counts = (each.weight for each in self.lies(node) if isinstance(each, Partial) and each.reduce == "sum")
         return any(map(is_even_number, counts))
 
@@ -268,12 +279,16 @@ class Runs:
         """The run with this plan. Raises Unfinished where it did not come to its end."""
         found = next((each for each in self._kept if each.plan == plan), None)
         if found is None:
-            found = Interpreter(self._project, self._catalog, plan)
-            found.runs = self
-            found.run()
+            alike = next((each for each in self._kept if each.plan.followed == plan.followed), None)
+            found = alike.under(plan) if alike is not None else self._followed(plan)
         self._kept = [found, *(each for each in self._kept if each is not found)]
-        while len(self._kept) > 1 and sum(each.steps for each in self._kept) > KEPT_STEPS:
+        while len(self._kept) > 1 and sum({id(e.values): e.steps for e in self._kept}.values()) > KEPT_STEPS:
             self._kept.pop()
         if not found.complete:
             raise Unfinished(found)
         return found
+
+    def _followed(self, plan: Plan) -> Interpreter:
+        run = Interpreter(self._project, self._catalog, plan)
+        run.runs = self
+        return run.run()

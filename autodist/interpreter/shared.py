@@ -10,8 +10,7 @@ from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.questions import last_part
 from autodist.interpreter.words import FILLING
 from autodist.source import Source, all_of, indices, last_name, walk
-from autodist.spread import ROWS, Spread
-from autodist.tensors.calls import number_of
+from autodist.tensors import number_of
 from autodist.values import UNKNOWN, Items, Object, Scope, Table, Thing, Value, Viewer
 
 VIEWS = frozenset(
@@ -95,23 +94,6 @@ class Shared(Evaluation):
                 if not known:
                     yield vars(thing), "element"
 
-    def _note_changes(self, node: ast.expr, changes: list[Site_], scope: Scope, depth: int = DEPTH) -> None:
-        """Note with the dicts and lists that hold an array by what it is changed in place: `stats["hits"] += hits`."""
-        while (inner := self._viewed(node)) is not None:
-            node = inner
-        home = scope.find(node.id) if isinstance(node, ast.Name) and depth else None
-        if home is not None and isinstance(node, ast.Name) and node.id in home.shared:
-            made, outer = home.shared[node.id]
-            self._note_changes(made, changes, outer, depth - 1)
-        held = self._viewers(home, node.id) if home is not None and isinstance(node, ast.Name) else ()
-        for container in (each.container for each in held if each.container is not None):
-            container.changes += [each for each in changes if each not in container.changes]
-        if not isinstance(node, ast.Subscript) or any(names[name].things for names, name in self._entries(node)):
-            return
-        for thing in self._lately(node.value).things:
-            if isinstance(thing, (Items, Table)):
-                thing.changes += [each for each in changes if each not in thing.changes]
-
     def _share(self, target: ast.expr, made: ast.expr, scope: Scope) -> None:
         """Note what a name that has just been bound shares its numbers with: `row = counts[0]`, `hits, n = sums`."""
         if isinstance(target, (ast.Tuple, ast.List)):
@@ -164,18 +146,14 @@ class Shared(Evaluation):
             return self._is_array(inner, scope, axes + taken, depth - 1)
         if inner is not None:
             return self._is_array(inner, scope, 1, depth - 1)
-        held = self._lately(node)
         if isinstance(node, ast.Subscript):  # an entry of a dict or list
-            entries = [names[name] for names, name in self._entries(node)]
-            zeros = axes == 1 and bool(entries) and all(e.zero and e.const is UNKNOWN for e in entries)
             written = [call for thing in self._lately(node.value).things for call in _written(thing, node.slice)]
-            return zeros or any(last_name(each.func) in FILLING and _axes(each) >= axes for each in written)
+            return any(last_name(each.func) in FILLING and _axes(each) >= axes for each in written)
         tree = scope.source.tree if isinstance(node, ast.Attribute) else scope.source.home(node)
         bound = all_of(tree, ast.Assign)
         named = (each.value for each in bound if ast.unparse(node) in map(ast.unparse, each.targets))
         calls = (each for value in named for each in all_of(value, ast.Call))
-        made = any(last_name(each.func) in FILLING and _axes(each) >= axes for each in calls)
-        return made or axes == 1 and held.zero and held.const is UNKNOWN and not held.things
+        return any(last_name(each.func) in FILLING and _axes(each) >= axes for each in calls)
 
 
 def _written(thing: Thing, key: ast.expr) -> Iterator[ast.Call]:
@@ -187,9 +165,8 @@ def _written(thing: Thing, key: ast.expr) -> Iterator[ast.Call]:
 
 
 def may_share(value: Value) -> bool:
-    """Whether it may be an array that something is counted in, rather than samples or what a model computes."""
-    plain = not value.things and not value.models and value.const is UNKNOWN
-    return plain and value.spread not in (ROWS, Spread.COLUMNS)
+    """Whether it may be an array that something is counted in, rather than what a model computes."""
+    return not value.things and not value.models and value.const is UNKNOWN
 
 
 def _axes(call: ast.Call) -> int:

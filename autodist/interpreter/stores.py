@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 
-from autodist import carried
 from autodist.interpreter.machine import Entered, Stored
-from autodist.interpreter.questions import has_keys, is_hashable, is_of_one
+from autodist.interpreter.questions import is_hashable
 from autodist.interpreter.shared import Shared
-from autodist.interpreter.words import FILLING, KEPT
-from autodist.source import Source, all_of, argument, last_name, walk
-from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
-from autodist.tensors import picking
+from autodist.interpreter.words import KEPT
+from autodist.source import Source, last_name
+from autodist.spread import LOCAL, SAME
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -26,7 +24,6 @@ from autodist.values import (
     Scope,
     Stream,
     Table,
-    Turn,
     Value,
     Wrapped,
     constant,
@@ -35,8 +32,6 @@ from autodist.values import (
     stored,
     union,
 )
-
-ADDING = (ast.Add, ast.Sub)
 
 
 def _left_beside(old: Value, value: Value) -> Value:
@@ -48,35 +43,6 @@ def _left_beside(old: Value, value: Value) -> Value:
 class Stores(Shared):
     """Assignments to targets, of whatever kind."""
 
-    def _count_up(self, item: ast.Subscript, changes: Iterable[ast.expr], scope: Scope) -> None:
-        """Note what an item of a container is changed by."""
-        self._note_changes(item.value, [(scope.source, each) for each in changes], scope)
-        for thing in self._lately(item.value).things:
-            if isinstance(thing, Table) and self._note_keys(thing, self._lately(item.slice)):
-                continue
-            if isinstance(thing, (Items, Table)):
-                found = [(scope.source, each) for each in changes]
-                thing.changes += [each for each in found if each not in thing.changes]
-
-    def _note_keys(self, table: Table, key: Value) -> bool:
-        """Whether samples say under which key a dict keeps something, which is noted. Each rank has other keys then,
-        and what can be made global are the samples that a loop goes over."""
-        if not self._is_of_samples(key) or has_keys(table):
-            return False
-        self._note_samples_of(table)
-        return True
-
-    def _note_samples_of(self, table: Table, key: Value = NOTHING) -> None:
-        """Note that a dict has a key for each of the samples that a loop goes over, or those that another has."""
-        loops = ((each.source, each.through) for each in self._loops if each.by_row)
-        over = [(source, through.iter) for source, through in loops if through is not None]
-        counted = bool(over) and any(isinstance(n, ast.Name) and n.id == "range" for n in walk(over[-1][1]))
-        _add_keys(table, [] if counted else over[-1:] or key.made)
-
-    def _is_of_samples(self, key: Value) -> bool:
-        """Whether a key is computed from samples, or a tuple of such: `counts[label, guess]`."""
-        return key.spread.is_local or self.holds_local(key)
-
     def _merge(self, table: Table, other: Table) -> None:
         """`table.update(other)`, `counts += other`"""
         for key, value in other.entries.items():
@@ -84,8 +50,6 @@ class Stores(Shared):
             table.entries[key] = old | value
         table.element = table.element | other.element
         table.stores |= other.stores
-        if other.keyed is not None:
-            _add_keys(table, other.keyed)
 
     def _holds_samples(self, value: Value) -> bool:
         """Whether it is a tensor or a list of this rank's samples, or of what is computed from them."""
@@ -94,8 +58,7 @@ class Stores(Shared):
 
     def _count_samples(self, table: Table, samples: Value, node: ast.expr, scope: Scope) -> None:
         """`counts.update(labels)`, `Counter(labels)`: the keys are samples."""
-        table.element = table.element | Value(spread=SUM, origins=samples.origins)
-        _add_keys(table, [(scope.source, node)])
+        table.element = table.element | Value(spread=LOCAL, origins=samples.origins)
 
     def assign(self, target: ast.expr, value: Value, scope: Scope, made: ast.expr | None, within: bool = False) -> None:
         """Bind ``value`` to a name, attribute, item or pattern; ``within`` what it holds, where that is changed in
@@ -121,10 +84,7 @@ class Stores(Shared):
                 if isinstance(part, ast.Starred):
                     self.assign(part.value, self._element(value, part), scope, made)
                 else:
-                    held = self._part(value, index, len(target.elts))
-                    if isinstance(made, ast.Call) and held.spread is ROWS and self._gives_pair(made):
-                        held = held.but(axes=3)
-                    self.assign(part, held, scope, made)
+                    self.assign(part, self._part(value, index, len(target.elts)), scope, made)
         elif isinstance(target, ast.Starred):
             self.assign(target.value, value, scope, made)
         elif isinstance(target, ast.Attribute):
@@ -150,9 +110,6 @@ class Stores(Shared):
         if target.attr in ("data", "grad") and any(isinstance(t, Parameters) for t in base.things) and not kept:
             if target.attr == "data" or value.const is not None:
                 self.event(f"replace_{target.attr}", target, scope, base)
-        if target.attr == "data" and not base.things and base.spread is ROWS and value.spread is ROWS:
-            for names, name in self._holders(target.value, scope):  # `noise.data = noise.data + 0.1 * noise.grad`
-                names[name] = names[name].but(origins=names[name].origins | value.origins)
         if target.attr == "data" and kept and not base.things and base.spread is SAME and value.spread.is_local:
             for names, name in self._holders(target.value, scope):  # `counts.data += hits`
                 names[name] = value
@@ -232,17 +189,11 @@ class Stores(Shared):
         self.event("set_item", target, scope, value, base)
         if self._modules_in(value):
             self._note_layer(target, base, key, value, scope)
-        if made is not None and base.spread is ROWS and not base.things:
-            self._note_filled([made], scope)
         for writer in base.objects("writer"):
             self.event("tracker", target, scope, value, of(writer))
         written = frozenset(t for t in base.things if isinstance(t, Parameters) and t.one)
         if written:
             self.event("write_part", target, scope, Value(written))
-        if not self._forward and self._is_of_samples(key):
-            if made is not None and value.spread is MEAN and self._is_each(value, made):
-                value = value.but(spread=ROWS).without(Turn)  # a number for each sample
-            value = self._by_key(value, target.slice, key, scope) if value.spread is ROWS else value
         self._put_under(target, base, key, value, scope, made)
         for thing in base.things:
             if isinstance(thing, Object) and thing.cls is None and not thing.roles and isinstance(key.const, str):
@@ -259,42 +210,18 @@ class Stores(Shared):
             held = names[name]
             if noise and not held.things:
                 names[name] = held = held.but(origins=held.origins | noise)
-            if key.spread is CROSS and not held.things:  # `mask[times.T > times] = 0`: by what pairs of samples are
-                names[name] = held = held.but(spread=CROSS, origins=held.origins | key.origins)
-            adds = isinstance(above := scope.source.parents.get(target), ast.AugAssign) and isinstance(above.op, ADDING)
-            if base.spread.is_reducible and key.spread.is_local and not adds:  # `c[c.abs() < 0.1] = 0.1`: no mean now
-                names[name] = held = held.but(spread=LOCAL)
-            placed = key.spread is LOCAL and not self._is_of_batches(target.slice)
-            if base.spread is ROWS and placed and not held.things and not self._forward:
-                names[name] = held = held.but(
-                    spread=LOCAL, made=held.made | key.made
-                )  # `ranks[errors.argsort()] = numbers`
-            if self._writes_places(target, base) and not held.things:
-                names[name] = held = held.but(spread=LOCAL)  # `weights[::2] = 0.5`: by where a sample stands
             if value.models and not held.things and isinstance(target.value, (ast.Name, ast.Attribute)):
                 names[name] = held = held.but(models=held.models | value.models)  # of which gradients flow on
-            if held.spread is LOCAL and value.spread is ROWS and not held.things and self._stacks_rows(target, held):
-                names[name] = held = held.but(spread=COLUMNS, origins=held.origins | value.origins)
-            numbered = key.spread is ROWS and not key.things and not value.spread.is_local and not self._forward
-            numbered = numbered and not picking.is_condition(target.slice, self._lately)
-            change = key if numbered else value  # `seen[numbers] = 1`
-            if change.spread.is_local and not held.things and held.spread is SAME:
-                spread = value.spread if value.spread.is_reducible else LOCAL
-                origins = held.origins | (value if value.spread is MEAN else change).origins
-                known = frozenset() if self._is_counted_place(key) else change.made
-                known = frozenset([(scope.source, target.slice)]) if numbered else known
-                names[name] = held.but(spread=spread, made=known, origins=origins, zero=False)
+            if value.spread.is_local and not held.things and held.spread is SAME:
+                known = frozenset() if self._is_counted_place(key) else value.made
+                names[name] = held.but(spread=LOCAL, made=known, origins=held.origins | value.origins)
 
     def _put_under(
         self, target: ast.Subscript, base: Value, key: Value, value: Value, scope: Scope, made: ast.expr | None
     ) -> None:
         """What dicts and lists hold under a key or at a place from here on."""
-        if not self._forward and self._is_of_samples(key) and not value.spread.is_reducible:
-            value = self._by_key(value, target.slice, key, scope)
         for thing in base.things:
             if isinstance(thing, Table):
-                if not self._forward and self._is_by_sample(target, value, scope):
-                    self._note_keys(thing, key)
                 if key.const is not UNKNOWN and is_hashable(key.const):
                     self._flag(thing, key.const, value)
                     keep = self._branches or (thing, key.const) in self._flags
@@ -307,8 +234,6 @@ class Stores(Shared):
                         self._entered_last.setdefault(thing, {})[key.const] = entered
                 else:
                     thing.element = thing.element | value
-                    if value.spread.is_reducible:  # under any of the names that it has
-                        thing.entries.update({name: held | value for name, held in thing.entries.items()})
                 if made is not None:
                     thing.stores |= stored(scope.source, [made])
             elif isinstance(thing, Items):
@@ -318,49 +243,10 @@ class Stores(Shared):
                 if made is not None:
                     thing.stores |= stored(scope.source, [made])
 
-    def _by_key(self, value: Value, node: ast.expr, key: Value, scope: Scope) -> Value:
-        """What is kept under a key that samples say: that of some of them."""
-        return self._chosen(value, [(node, key.but(things=frozenset(), spread=ROWS))], scope)
-
-    def _is_by_sample(self, target: ast.Subscript, value: Value, scope: Scope) -> bool:
-        """Whether a dict keeps a number for each sample, `scores[number] = score`, and counts nothing up."""
-        statement = scope.source.statement(target)
-        return isinstance(statement, ast.Assign) and carried.counted_up(statement) is None and not value.things
-
-    def _writes_places(self, target: ast.Subscript, base: Value) -> bool:
-        """Whether some of a rank's numbers are changed by their places, of a tensor made with one for each sample:
-        `weights = torch.ones(len(x))`."""
-        made = [each for _, each in base.made]
-        filled = bool(made) and all(isinstance(each, ast.Call) and last_name(each.func) in FILLING for each in made)
-        here = not self._forward and not self._no_grad
-        return here and filled and base.spread is ROWS and picking.tells_places(target.slice)
-
     def _is_counted_place(self, key: Value) -> bool:
         """Whether it is the place in a list of all samples that a rank's own are counted to: `slice(n, n + len(y))`."""
         calls = [each.func for _, each in key.made if isinstance(each, ast.Call)]
         return key.spread.is_local and bool(calls) and all(getattr(each, "id", "") == "slice" for each in calls)
-
-    def _is_of_batches(self, key: ast.expr) -> bool:
-        """Whether it means the rows of one batch among those of several: `y[n : 2 * n] = 1`."""
-        if not isinstance(key, ast.Slice) or key.step is not None:
-            return False
-        return all(bound is None or self._counts_batches(bound) for bound in (key.lower, key.upper))
-
-    def _counts_batches(self, number: ast.expr) -> bool:
-        if isinstance(number, ast.BinOp) and isinstance(number.op, ast.Mult):
-            sides = number.left, number.right
-            return any(isinstance(a, ast.Constant) and self._counts_batches(b) for a, b in (sides, sides[::-1]))
-        return isinstance(number, (ast.Name, ast.Attribute)) and self._lately(number).spread is COUNT
-
-    def _stacks_rows(self, target: ast.Subscript, held: Value) -> bool:
-        """Whether each round of a loop puts a whole batch into a place of its own: `outputs[i] = model(x)`, after
-        `outputs = torch.zeros(rounds, len(x), 3)`."""
-        if isinstance(target.slice, (ast.Tuple, ast.Slice)) or self._lately(target.slice).spread is not SAME:
-            return False
-        shapes = [_shape_asked(made) for _, made in held.made]
-        return bool(shapes) and all(
-            len(shape) > 1 and [self._lately(each).spread for each in shape[:2]] == [SAME, COUNT] for shape in shapes
-        )
 
     def _becomes_table(self, target: ast.expr, base: Value, key: Value, value: Value, scope: Scope) -> None:
         """`options["model"] = Net`: what nothing is known of holds a class or function by name from here on."""
@@ -375,14 +261,9 @@ class Stores(Shared):
         while isinstance(target, (ast.Attribute, ast.Subscript)):
             for thing in self.values.get(target, NOTHING).things:
                 if isinstance(thing, Object) and thing.cls is None and not thing.roles:
-                    spread = value.spread if value.spread.is_reducible else LOCAL
-                    kept = Value(spread=spread, origins=value.origins, made=value.made)
+                    kept = Value(spread=LOCAL, origins=value.origins, made=value.made)
                     thing.attributes[KEPT] = thing.attributes.get(KEPT, NOTHING) | kept
             target = target.value
-
-    def _is_each(self, value: Value, node: ast.expr) -> bool:
-        """Whether a mean is that of one of a rank's samples, in a loop over all of them."""
-        return self.is_by_turn(value) or is_of_one(node) and any(loop.by_row for loop in self._loops)
 
     def _grow(self, base: Value, pairs: Sequence[tuple[Value, ast.expr]], scope: Scope, name: str) -> None:
         for thing in base.things:
@@ -390,15 +271,7 @@ class Stores(Shared):
                 for value, expression in pairs:
                     if name in ("extend", "update"):
                         value = self._element(value, expression) if value.things else value
-                    elif value.spread is MEAN and self._is_each(value, expression):
-                        value = value.but(spread=ROWS).without(Turn)  # a number for each sample
-                    if value.spread is ROWS and not value.things and _keeps_last(thing):
-                        value = value.but(spread=LOCAL)  # other samples than the last ones of all ranks
                     thing.element = thing.element | value
-                    thing.by_layer = name == "append" and self._is_by_layer(thing, expression, scope)
-                    thing.by_row = thing.by_row or name == "append" and self._goes_by_row(thing, scope)
-                    by_batch = name == "append" and not is_of_one(expression) and self._goes_by_batch()
-                    thing.by_batch = by_batch and (thing.by_batch or not thing.stores)
                     thing.stores |= stored(scope.source, [expression])
 
     def _note_held_models(self, node: ast.AST, value: Value, scope: Scope) -> None:
@@ -406,22 +279,6 @@ class Stores(Shared):
         held = union(each for each in [value, *self._contents(value)] if self._modules_in(each))
         if held is not NOTHING:
             self.event("hold_models", node, scope, held)
-
-    def _goes_by_row(self, items: Items, scope: Scope) -> bool:
-        """Whether a list that was made before it grows by one with each sample that the innermost loop goes over."""
-        loop = self._loops[-1] if self._loops else None
-        if loop is None or not loop.by_row or not loop.certain or not isinstance(loop.node, ast.For) or self._row_tests:
-            return False
-        return items.node not in scope.source.parents or loop.node not in scope.source.ancestors(items.node)
-
-    def _goes_by_batch(self) -> bool:
-        """Whether the innermost loop takes the batches of a loader one by one."""
-        loop = self._loops[-1] if self._loops else None
-        if loop is None or not isinstance(loop.node, ast.For | ast.AsyncFor):
-            return False
-        over = self.values.get(loop.node.iter, NOTHING)
-        held = (*over.things, *(each for t in over.things if isinstance(t, Stream) for each in t.over.things))
-        return not over.spread.is_local and any(isinstance(t, Object) and "loader" in t.roles for t in held)
 
     def _as_appended(self, value: Value, count: int) -> Value:
         """A value that is taken apart into ``count``, where a list in it was made empty and given as many, one by one:
@@ -434,33 +291,6 @@ class Stores(Shared):
                 things = things - {thing} | {Items(thing.node, told, NOTHING)}
         return value.but(things=frozenset(things))
 
-    def _is_by_layer(self, items: Items, expression: ast.expr, scope: Scope) -> bool:
-        """Whether a list is filled in the function where it is made, by loops that go over no samples: over the layers
-        of a forward pass, or `for i in range(6): encoding.append(torch.sin(x * 2**i))`."""
-        source = scope.source
-        home = source.home(expression)
-        if home not in source.ancestors(items.node):
-            return False
-        around = [a for a in source.ancestors(expression) if isinstance(a, ast.For)]
-        loops = [loop for loop in around if home in source.ancestors(loop)]
-        over = [n for loop in loops for n in all_of(loop.iter, ast.expr)]
-        if any(self._lately(node).spread.is_local or self.holds_local(self._lately(node)) for node in over):
-            return False
-        counted = loops and isinstance(home, ast.FunctionDef) and all(self._is_counted(loop.iter) for loop in loops)
-        return bool(self._forward) or bool(counted)
-
-    def _is_counted(self, over: ast.expr) -> bool:
-        """Whether a loop goes over numbers, or over what is written out in the script."""
-        things = self._lately(over).things
-        counted = isinstance(over, ast.Call) and last_name(over.func) == "range"
-        return counted or bool(things) and all(isinstance(t, Items) and t.is_told for t in things)
-
-
-def _keeps_last(items: Items) -> bool:
-    """Whether it forgets what came first: `deque(maxlen=100)`."""
-    made = items.node
-    return isinstance(made, ast.Call) and last_name(made.func) == "deque" and argument(made, "maxlen", 1) is not None
-
 
 def _is_appended_once(items: Items, source: Source, expression: ast.expr) -> bool:
     """Whether an expression is appended to a list in the function that makes it, and in no loop."""
@@ -472,16 +302,6 @@ def _is_appended_once(items: Items, source: Source, expression: ast.expr) -> boo
     return source.home(call) is source.home(items.node) and not any(isinstance(each, loops) for each in inside)
 
 
-def _shape_asked(node: ast.expr) -> list[ast.expr]:
-    """The sizes of `torch.zeros(rounds, len(x), 3).to(device)`."""
-    while isinstance(node, ast.Call) and last_name(node.func) in ("to", "cuda", "cpu", "float", "double"):
-        node = node.func.value if isinstance(node.func, ast.Attribute) else node.func
-    if not isinstance(node, ast.Call) or last_name(node.func) not in ("zeros", "empty", "ones"):
-        return []
-    first = node.args[0] if node.args else None
-    return [*first.elts] if isinstance(first, (ast.Tuple, ast.List)) else [*node.args]
-
-
 def _that_unpacks(value: Value, targets: list[ast.expr]) -> Value:
     """A value that is bound to several names: of a function that returns a model or a tuple, or a tensor or a tuple
     (``return (loss, out) if labels is not None else out``), the tuple of as many."""
@@ -491,9 +311,3 @@ def _that_unpacks(value: Value, targets: list[ast.expr]) -> Value:
     if fits and known and value.spread.is_local and all(each.is_told for each in tuples):
         value = value.but(spread=SAME)
     return value.but(things=frozenset(tuples)) if fits else value
-
-
-def _add_keys(table: Table, over: Iterable[tuple[Source, ast.expr]]) -> None:
-    """Note what the keys of a dict come from."""
-    known = table.keyed or []
-    table.keyed = [*known, *(each for each in over if each not in known)]

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from functools import lru_cache
 
-from autodist import carried
-from autodist.interpreter.places import Places
+from autodist.interpreter.attributes import Attributes
 from autodist.interpreter.questions import (
     any_entry,
     given_to,
     is_above,
     is_hashable,
     is_known,
-    is_new_axis,
     kept_as,
-    literal_int,
     may_spell,
-    models_behind,
-    under_samples,
 )
-from autodist.source import first_index, last_name, walk
-from autodist.spread import COUNT, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
-from autodist.tensors import picking
+from autodist.source import walk
+from autodist.spread import LOCAL, RANK, SAME, WORLD
 from autodist.values import (
     NOTHING,
+    PLAIN,
     UNKNOWN,
     Class,
     Draw,
@@ -54,7 +48,7 @@ MOMENTS = frozenset(
 """Under which names the optimizers of torch keep tensors that are shaped like a parameter."""
 
 
-class Subscripts(Places):
+class Subscripts(Attributes):
     """Expressions with an index."""
 
     def of_Subscript(self, node: ast.Subscript, scope: Scope) -> Value:
@@ -64,19 +58,14 @@ class Subscripts(Places):
         given = [kept_as(thing, key.const) for thing in base.things if isinstance(thing, Object)]
         if given and len(given) == len(base.things) and None not in given:
             return union(each for each in given if each is not None)
-        several = isinstance(node.slice, ast.Slice)
-        if (several or key.const in (0, "loss")) and self._begins_with_loss(node, base, scope):
-            loss = self._loss_of(base, node, scope)
-            made = Items(node, [loss, *[base] * 7], NOTHING)
-            return of(self._remember(node, lambda: made, "outputs")) if several else loss
         for thing in (each.module if isinstance(each, Wrapped) else each for each in base.things):
             if isinstance(thing, Table):
                 if key.const is not UNKNOWN and is_hashable(key.const) and key.const in thing.entries:
                     found = found | (self._just_entered(thing, key.const, node) or thing.entries[key.const])
                 else:
-                    found = found | self._called_alike(thing, node.slice) | thing.element | under_samples(thing)
+                    found = found | self._called_alike(thing, node.slice) | thing.element
                     if self._loops and is_known(thing) and not thing.entries:
-                        found = found | Value(zero=True)  # the script has looked before: `if k in sums`
+                        found = found | PLAIN  # the script has looked before: `if k in sums`
             elif isinstance(thing, Items):
                 if isinstance(key.const, int) and -len(thing.parts) <= key.const < len(thing.parts):
                     found = found | thing.parts[key.const]
@@ -117,45 +106,13 @@ class Subscripts(Places):
                 found = found | of(External(f"{thing.name.removesuffix('.__dict__')}.?"))
         if key.const == "params" and not base.things:  # of a group of an optimizer
             found = found | self._optimized()
-        chosen = self._indexed(node, base, key, scope)
-        if self._looks_up(base, key) and isinstance(node.ctx, ast.Load) and not _is_counted_up(node, scope):
-            self.event("statistic", node.value, scope, base)
-        if isinstance(key.const, (int, str)) and not base.things:
-            chosen = self._as_field(chosen, base, key.const)
-        return found | chosen
+        return found | self._indexed(node, base, key, scope)
 
     def _of_modules(self, name: str, node: ast.Subscript, scope: Scope) -> Value:
         """`sys.modules[__name__]`"""
         if name == scope.source.module:
             return of(self._remember(node, lambda: LocalModule(scope.source, scope.top), "module"))
         return self._module(name, node)
-
-    def _looks_up(self, base: Value, key: Value) -> bool:
-        """Whether each sample is given what was counted of its kind in the batch: `torch.bincount(labels)[labels]`."""
-        counted = base.spread in (MEAN, SUM) and not base.things and not base.models
-        training = not self._no_grad and not self._forward
-        return counted and training and key.spread is ROWS and not key.things
-
-    @staticmethod
-    def _begins_with_loss(node: ast.Subscript, base: Value, scope: Scope) -> bool:
-        """Whether `outputs[0]`, `outputs[:2]` or `outputs.to_tuple()[:2]` are those of a model of transformers that was
-        given labels."""
-        if base.things or base.spread is not ROWS or isinstance(node.slice, ast.Slice) and node.slice.lower is not None:
-            return False
-        if not any(model.name.startswith("transformers.") for model in models_behind(base)):
-            return False
-        made = [_as_given(node.value)]
-        if isinstance(made[0], ast.Name):
-            name = made[0].id
-            bound = (each for each in walk(scope.source.home(node)) if isinstance(each, ast.Assign))
-            made = [_as_given(v.value) for v in bound if any(getattr(t, "id", "") == name for t in v.targets)]
-        calls = [each for each in made if isinstance(each, ast.Call)]
-        given = [keyword.arg for call in calls for keyword in call.keywords]
-        if any(name is not None and "label" in name for name in given):
-            return True
-        around = scope.source.parents.get(node)
-        named = isinstance(around, ast.Assign) and any("loss" in last_name(each) for each in around.targets)
-        return named and None in given and not isinstance(node.slice, ast.Slice)  # `loss = model(**batch)[0]`
 
     def _of_listed(self, stream: Stream, node: ast.Subscript) -> Value:
         """What is picked of an iterator that was made a list: some of it, one of the parts of a module,
@@ -178,7 +135,6 @@ class Subscripts(Places):
         if not self.parameters_in(joined):
             return
         for optimizer in self._optimizers_behind(groups, held):
-            self.event("optimizer_add_param_group", groups, scope, of(optimizer), joined)
             optimizer.args.append(joined)
 
     def _optimizers_behind(self, groups: ast.expr, held: Value) -> list[Object]:
@@ -240,56 +196,23 @@ class Subscripts(Places):
                 self.event("picks_features", node, scope, of(drawn))
             if not base.spread.is_local:
                 self.event("picks", node, scope, of(drawn), constant(by_row or not others))
-            elif not by_row:
-                continue  # the order of something else, as in `images[:, :, order]`
-            elif base.spread is ROWS and not base.things and not key.spread.is_local and not drawn.permutes:
-                if drawn.size is not None and self._lately(drawn.size).spread is SAME:
-                    self.event("picks_some", node, scope, of(drawn))
-            elif base.spread is ROWS and not base.things and not key.spread.is_local:
-                if drawn.size is not None and self.values.get(drawn.size, NOTHING).spread is not COUNT:
-                    self.event("beyond", node, scope, of(drawn))
-        shared = [at for at, axis in enumerate(axes) if axis.spread is ROWS]
-        if shared and not base.spread.is_local:  # `data[:, own_rows]`, `pairs[indices, 0]`
-            return Value(spread=Spread.COLUMNS if shared[0] else ROWS, origins=origins, models=models)
+        if any(axis.spread.is_local for axis in axes) and not base.spread.is_local:  # `data[:, own_rows]`
+            return Value(spread=LOCAL, origins=origins, models=models)
         if key.spread is RANK or base.spread is RANK and not base.things:
-            spread = ROWS if isinstance(node.slice, ast.Slice) else RANK
+            spread = LOCAL if isinstance(node.slice, ast.Slice) else RANK
             return Value(spread=spread, origins=origins, models=models)
         if isinstance(node.slice, ast.Slice) and self._strided(node.slice, scope):
-            return Value(spread=ROWS, origins=origins, models=models)
+            return Value(spread=LOCAL, origins=origins, models=models)
         if not base.spread.is_local and not key.spread.is_local:
             draw = (
                 (self._sequential(node, key, scope) or self._first_of(node, base, scope)) if not base.things else None
             )
             if draw is not None:
                 self.event("draw", node, scope, of(draw))
-                return Value(spread=ROWS if self.plan.shares(node) else SAME, origins=origins | {draw}, models=models)
+                return Value(spread=LOCAL if self.plan.shares(node) else SAME, origins=origins | {draw}, models=models)
             return Value(origins=origins, models=models) if origins or models else NOTHING
         if base.spread.is_local:
-            first = first_index(node)
-            spread = base.spread
-            if isinstance(node.value, ast.Attribute) and node.value.attr == "shape" or _is_size(node.value):
-                spread = (
-                    (COUNT if literal_int(first) == 0 else SAME)
-                    if base.spread is ROWS
-                    else LOCAL if base.spread.is_local else SAME
-                )
-                return base.computed(spread)
-            origins |= self._placed(first, base)
-            if (
-                base.spread is Spread.COLUMNS
-                and (literal_int(first) is not None or any(isinstance(thing, Index) for thing in key.things))
-                and not isinstance(node.slice, ast.Tuple)
-            ):
-                spread = ROWS
-            elif base.spread is ROWS and not base.things and self._is_at_place(first, node.value, base):
-                spread = LOCAL  # one sample
-            elif base.spread is ROWS and key.spread is LOCAL and not base.things and picking.ranks(first, self._lately):
-                spread = LOCAL  # those with the smallest losses
-            elif base.spread is ROWS and is_new_axis(first) and not any(loop.by_row for loop in self._loops):
-                spread = Spread.COLUMNS
-            elif base.spread.is_reducible and ROWS in (key.spread, *(axis.spread for axis in axes[:1])):
-                spread = ROWS  # a part of it for each sample: `centres[labels]`
-            return Value(spread=spread, origins=origins, models=models, weights=base.weights)
+            return Value(spread=LOCAL, origins=origins, models=models, weights=base.weights)
         return Value(spread=key.spread, origins=origins, models=models)
 
     def _strided(self, slice_: ast.Slice, scope: Scope) -> bool:
@@ -333,13 +256,6 @@ class Subscripts(Places):
         return self._mixed(parts)
 
 
-@lru_cache(maxsize=256)
-def _as_given(node: ast.expr) -> ast.expr:
-    """`outputs` of `outputs.to_tuple()`"""
-    called = node.func if isinstance(node, ast.Call) else None
-    return called.value if isinstance(called, ast.Attribute) and called.attr == "to_tuple" else node
-
-
 def _is_size(node: ast.expr) -> bool:
     return (
         isinstance(node, ast.Call)
@@ -352,9 +268,3 @@ def _is_size(node: ast.expr) -> bool:
 def _steps(loop: ast.AST) -> bool:
     """`range(0, n, step)`"""
     return isinstance(loop, ast.Call) and len(loop.args) == 3
-
-
-def _is_counted_up(node: ast.Subscript, scope: Scope) -> bool:
-    """Whether an item is one that its statement adds to, or holds it: `table[label][guess] += 1`."""
-    counted = carried.counted_up(scope.source.statement(node))
-    return counted is not None and ast.unparse(node) in map(ast.unparse, walk(counted[0]))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ast
 
-from autodist.interpreter.losses import Losses
+from autodist import tensors
 from autodist.interpreter.questions import in_order, pass_of
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.subscripts import Subscripts
 from autodist.interpreter.words import DRAWING, KEPT, MOVES, REMAKES, RETURNS_SELF, SIZES
 from autodist.source import walk
-from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SUM, Spread
-from autodist.tensors import axes, facts, operations
-from autodist.tensors.named_axes import as_written, from_front, is_unread
+from autodist.spread import LOCAL
 from autodist.values import (
     NOTHING,
     Class,
@@ -42,12 +40,9 @@ SAFE_ON_WRAPPER = frozenset(
 )
 DETECTING = ("pictures", "boxes")
 """Models whose losses are these, in the catalogue, hand out a dict of them."""
-COMPARING = ("CosineSimilarity", "PairwiseDistance")
-ALONG = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Softmin": "softmin"}
-"""Layers that let the elements along an axis meet, and the functions which they call."""
 
 
-class TorchModules(Subscripts, Stores, Losses):
+class TorchModules(Subscripts, Stores):
     """What is done with modules."""
 
     def _module_call(
@@ -65,7 +60,6 @@ class TorchModules(Subscripts, Stores, Losses):
             self.event("forward", node, scope, of(thing), given)
             if inner.key not in self._evaluated:
                 self.event("training_forward", node, scope, of(thing), given)
-        before, self._criterion = self._criterion, outermost and self._is_criterion(inner, values) or self._criterion
         self._forward += 1
         self._passing = inner if outermost else self._passing
         args = self._before_pass(inner, node, args, scope)
@@ -78,12 +72,10 @@ class TorchModules(Subscripts, Stores, Losses):
             result = self._library_pass(inner, node, args, keywords, scope)
         result = self._after_pass(inner, node, args, result, scope)
         self._forward -= 1
-        self._criterion = before
         if outermost and self._no_grad == 0:
             result = self._with_model(result, inner)
             for name, kept in inner.attributes.items():
-                learnt = kept.spread.is_local and kept.spread not in (COUNT, SUM)  # what is counted has no gradient
-                if learnt and inner not in kept.models:  # `self.last_loss = F.cross_entropy(...)`
+                if kept.spread.is_local and inner not in kept.models:  # `self.last_loss = F.cross_entropy(...)`
                     inner.attributes[name] = self._with_model(kept, inner)
         return result
 
@@ -110,7 +102,7 @@ class TorchModules(Subscripts, Stores, Losses):
     def _normalises(self, layer: Object, node: ast.Call, values: list[Value], scope: Scope) -> None:
         """Note that a layer takes statistics over rows."""
         if "batch_norm" in layer.roles and values and node.args and self._no_grad == 0:
-            if values[0].spread in (ROWS, LOCAL):
+            if values[0].spread.is_local:
                 self.event("normalises_rows", node, scope, values[0])
 
     def _library_pass(
@@ -119,37 +111,28 @@ class TorchModules(Subscripts, Stores, Losses):
         """What a layer or a loss of torch makes of what it is given."""
         values = [*args, *keywords.values()]
         if "loss" in layer.roles and layer.cls is None:
-            loss = self._loss(layer.keywords, layer.node, values, layer.keywords)
-            return self._compared(loss, node, args, layer.keywords | keywords, scope, of(layer))
+            return self._mixed(values)
         result = self._mixed(values)
         if len(values) > 1 and result.spread.is_local and self.catalog.own_loss(layer.name) in DETECTING:
             return self._losses_by_name(layer, node, result, scope)
-        if "log_likelihood" in layer.roles and result.spread is ROWS:
-            result = self._likelihood(result, args, keywords)
         if len(values) == 1 and _is_sequence(layer):
             result = self._through_sequence(layer, node, values[0], scope)
         elif layer.args and "module" in layer.roles:
             self._enter_children(layer, node, args, scope)
-        short = layer.kind
-        if values and values[0].spread in (ROWS, Spread.COLUMNS):
-            if self._goes_along(layer, values[0], node, scope):
-                result = result.but(spread=LOCAL)
-        if short in COMPARING and {ROWS, Spread.COLUMNS} <= {value.spread for value in values}:
-            result = result.computed(CROSS)
-        if result.spread.is_local and values and (short in facts.RECURRENT or short == "MultiheadAttention"):
-            return self._pair(layer, node, result.but(axes=values[0].axes), result.but(axes=None))
-        return result
+        several = layer.kind in tensors.RECURRENT or layer.kind == "MultiheadAttention"
+        return self._pair(layer, node, result) if several and values and result.spread.is_local else result
 
     def _losses_by_name(self, layer: Object, node: ast.Call, given: Value, scope: Scope) -> Value:
-        """The dict of means that a detector hands out when it is given targets, in place of what it has found."""
+        """The dict of losses that a detector hands out when it is given targets, in place of what it has found."""
         if self.catalog.own_loss(layer.name) == "boxes" and not self._no_grad:
             self.event("own_loss", node, scope, of(layer))
         found = self._remember(node, lambda: Table(node, {}, NOTHING), ("losses", layer.key))
-        found.element = given.but(things=frozenset()).computed(MEAN)
+        found.element = given.but(things=frozenset()).computed(LOCAL)
         return of(found)
 
-    def _pair(self, layer: Object, node: ast.Call, output: Value, other: Value) -> Value:
-        """What a recurrent layer gives beside its state, or attention beside its weights: no rows of one tensor."""
+    def _pair(self, layer: Object, node: ast.Call, output: Value) -> Value:
+        """What a recurrent layer gives, with its state, or attention, with its weights."""
+        other = output
         if layer.name.endswith("LSTM"):
             state = self._remember(node, lambda: Items(node, [], NOTHING), ("state", layer.key))
             state.parts = [other, other]
@@ -157,24 +140,6 @@ class TorchModules(Subscripts, Stores, Losses):
         pair = self._remember(node, lambda: Items(node, [], NOTHING), ("pair", layer.key))
         pair.parts = [output, other]
         return of(pair)
-
-    def _goes_along(self, layer: Object, given: Value, node: ast.Call, scope: Scope) -> bool:
-        """Whether a layer lets the samples meet: `nn.Softmax(dim=0)`."""
-        name = ALONG.get(layer.kind)
-        if name is None:
-            return False
-        told = layer.argument("dim", 0)
-        dim = [ast.keyword("dim", as_written(told))] if told is not None else []
-        call = from_front(name, ast.Call(ast.Name(name, ast.Load()), [], dim), 0, given.axes)
-        if is_unread(name, call, 0):
-            self.event("unfollowed", node, scope, given)
-        return operations.relates_rows(name, call, 0, given.spread)
-
-    def _is_criterion(self, module: Object, given: list[Value]) -> bool:
-        """Whether a module of the project computes a loss: it has no layers, and is given what a model computed."""
-        held = [thing for value in module.attributes.values() for thing in value.things]
-        layers = any(isinstance(t, Parameters) or isinstance(t, Object) and "module" in t.roles for t in held)
-        return module.cls is not None and not layers and any(value.models for value in given)
 
     def _through_sequence(self, sequence: Object, node: ast.Call, given: Value, scope: Scope) -> Value:
         """What the layers of a sequence make of what it is given, one after the other."""
@@ -192,13 +157,10 @@ class TorchModules(Subscripts, Stores, Losses):
 
     def _through_layer(self, layer: Object, node: ast.Call, given: Value, scope: Scope) -> Value:
         if layer.cls is None or not layer.cls.find("forward"):
-            count = axes.through(layer, given.axes, self.given_axes) if layer.cls is None else None
             output = self._library_pass(layer, node, [given], {}, scope)
-            made = output.made or frozenset([(layer.source, layer.node)])
-            return output.but(made=made, axes=count if output.axes is None and not output.things else output.axes)
+            return output.but(made=output.made or frozenset([(layer.source, layer.node)]))
         output = self.method(layer, "forward", node, [given], {}, scope)
-        self.given_axes[layer.key] = output.axes
-        followed = output.spread.is_local or not given.spread.is_local or output.things or self.is_gathered(output)
+        followed = output.spread.is_local or not given.spread.is_local or output.things
         return output if followed else self._mixed([given])
 
     def _enter_children(self, module: Object, node: ast.Call, args: list[Value], scope: Scope) -> None:
@@ -206,7 +168,7 @@ class TorchModules(Subscripts, Stores, Losses):
         for child in self._children(module):
             for thing in child.things:
                 if isinstance(thing, Object) and thing.cls is not None and thing.cls.find("forward"):
-                    self.given_axes[thing.key] = self.method(thing, "forward", node, args, {}, scope).axes
+                    self.method(thing, "forward", node, args, {}, scope)
 
     def _with_model(self, result: Value, model: Thing, depth: int = 3) -> Value:
         """A result of a forward pass, and what is in it, with the model in its graph."""

@@ -6,7 +6,7 @@ import ast
 
 from autodist.interpreter.contents import Contents
 from autodist.source import Source, last_name
-from autodist.spread import COUNT, ROWS, Spread
+from autodist.spread import LOCAL
 from autodist.values import NOTHING, UNKNOWN, Draw, Items, Scope, Stream, Value, of, union
 
 
@@ -24,8 +24,7 @@ class WholeData(Contents):
         derived = not count and _derives_by(node, scope.source)
         draw = Draw(node, scope.source, (), whole=True, columns=columns, count=count, batch=even, derived=derived)
         self.event("whole", node, scope, of(draw))
-        spread = COUNT if count else Spread.COLUMNS if columns else ROWS
-        return value.but(spread=spread, origins=value.origins | {draw}, const=UNKNOWN)
+        return value.but(spread=LOCAL, origins=value.origins | {draw}, const=UNKNOWN)
 
     def _dealt_out(self, node: ast.expr, value: Value, scope: Scope) -> Value:
         """This rank's rows of a batch that the script makes elsewhere, or of each that it iterates over."""
@@ -44,7 +43,7 @@ class WholeData(Contents):
         """Tensors of a batch as this rank's rows of them."""
         tuples = [t for t in value.things if isinstance(t, Items) and t.parts]
         if not tuples:
-            return Value(spread=ROWS, origins=frozenset([draw]), axes=value.axes)
+            return Value(spread=LOCAL, origins=frozenset([draw]))
         items = self._remember(node, lambda: Items(node, [], NOTHING), ("rows", *at))
         count = max(len(each.parts) for each in tuples)
         parts = [union(each.parts[i] for each in tuples if i < len(each.parts)) for i in range(count)]

@@ -9,7 +9,6 @@ REMAKES = frozenset("resize_token_embeddings set_input_embeddings set_output_emb
 GROWS = frozenset("append extend add insert appendleft update".split())
 FILLING = frozenset("zeros ones full empty zeros_like ones_like full_like empty_like".split())
 """What makes a tensor of one number, whatever samples there are."""
-SPLITTING = frozenset("split chunk array_split tensor_split".split())
 REST = "**"
 KEPT = "[]"
 """What an object holds beside its attributes: in a library, or under a name that is not known, as

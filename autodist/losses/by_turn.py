@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from autodist.interpreter import Event, Interpreter, Loop, Plan
 from autodist.losses import rounds
 from autodist.models import parts
-from autodist.reduction import Reduction
+from autodist.placement import Replicate
 from autodist.script import Model, Site
+from autodist.solve.facts import is_mean
 from autodist.solve.learned import learned
+from autodist.solve.losses import Losses
 from autodist.source import shortened, walk
-from autodist.spread import MEAN, SUM
-from autodist.values import NOTHING, Draw, External, Function, Object
+from autodist.values import NOTHING, External, Function, Object
 
 RANDOM = ("random", "random_number", "numpy_draw")
 GRADIENTS = {
@@ -48,15 +49,10 @@ class Turns:
     reason: str = ""
 
 
-def find(
-    run: Callable[[Plan], Interpreter],
-    plan: Plan,
-    first: Interpreter,
-    sharded: bool,
-    terms: Callable[[Interpreter, Plan], tuple[Reduction, ...]],
-) -> Turns | None:
+def find(settled: Callable[[Plan], tuple[Losses, bool]], plan: Plan, first: Interpreter, sharded: bool) -> Turns | None:
     """The loops of which ranks share the rounds; None where no step has one. The forward passes of ``sharded`` models
-    meet those of other ranks. ``terms`` finds the sums that are to be multiplied under a plan."""
+    meet those of other ranks. ``settled`` finds how losses lie under a plan once what makes them exact is planned, and
+    whether anything does."""
     if any(True for event in first.of("backward") for each in event.value.origins if isinstance(each, Object)):
         return None  # of a loader
     if (site := _accumulated(first)) is not None:
@@ -72,7 +68,7 @@ def find(
         nodes = frozenset(loop.through.iter for loop in loops if loop.through is not None)
         found = Turns(nodes, even)
         shared = replace(plan, sharded=frozenset(), draws=frozenset(), turns=nodes, even=even)
-        objection = next(_of_losses(_settled(run, shared, terms)), None)
+        objection = next(_of_losses(first, *settled(shared), even), None)
         if objection is None and not sharded:
             return found
         objection = objection or (Site(loops[0].source, loops[0].node), SHARDED)
@@ -118,22 +114,6 @@ def _methods(part: Object) -> Iterator[Function]:
     for cls in part.cls.line() if part.cls is not None else ():
         for value in cls.scope.names.values():
             yield from value.functions
-
-
-def _settled(
-    run: Callable[[Plan], Interpreter], plan: Plan, terms: Callable[[Interpreter, Plan], tuple[Reduction, ...]]
-) -> Interpreter:
-    """The analysis with what makes losses exact that are more than a sum: sums beside other terms, `loss + penalty`,
-    and those that are divided by another sum, `loss / words`."""
-    current = run(plan)
-    if summed := terms(current, plan):
-        plan = replace(plan, terms=frozenset(each.node for each in summed))
-        current = run(plan)
-    divided = [e for e in current.of("mean_loss") if e.detail.models and not e.value.models]
-    ratios = frozenset(
-        e.node for e in divided if isinstance(e.node, ast.BinOp) and not e.source.is_reported(e.node)
-    )  # losses, and no numbers that are shown
-    return run(replace(plan, weighed=ratios)) if ratios else current
 
 
 def _inside_steps(run: Interpreter) -> list[Loop]:
@@ -220,20 +200,15 @@ def _meet_in_passes(run: Interpreter) -> bool:
     return foreign or any("register_buffer" in source.text for source in run.project.sources)
 
 
-def _of_losses(run: Interpreter) -> Iterator[tuple[Site, str]]:
-    """Losses that do not add up."""
-    events = [event for event in run.of("backward") if event.value.models]
-    shared = [e for e in events if any(isinstance(o, Draw) and o.turn for o in e.value.origins)]
-    for event in events:
-        if event not in shared:
+def _of_losses(run: Interpreter, losses: Losses, mended: bool, even: bool) -> Iterator[tuple[Site, str]]:
+    """Losses that do not add up. Means count for as much on each rank where all have as many rounds, an ``even``
+    number, or where they are ``mended``."""
+    for event in (each for each in run.of("backward") if each.value.models):
+        lying = losses.of(event.node)
+        if all(each == Replicate() for each in lying):
             yield Site(event.source, event.node), "another loss of the step is that of all samples on each rank"
-        elif event.value.spread is not SUM and not (event.value.spread is MEAN and _is_even(run)):
+        elif not all(losses.adds_up(each) or is_mean(each) and (even or mended) for each in lying):
             yield Site(event.source, event.node), f"{_code(event)} takes no sum or mean of their losses"
-
-
-def _is_even(run: Interpreter) -> bool:
-    """Whether a mean counts for as much on each rank."""
-    return run.plan.even or bool(run.plan.terms or run.plan.weighed)
 
 
 def _code(event: Event) -> str:

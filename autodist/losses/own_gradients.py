@@ -8,15 +8,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autodist.interpreter import Interpreter, once_a_run, shared_out
-from autodist.placement import Replicate, Shard
+from autodist.placement import Placement, Replicate, Shard
+from autodist.placement.lattice import times
 from autodist.placement.placements import Placements
-from autodist.program import held, joined
-from autodist.solve.facts import is_sum
+from autodist.placement.transfer import SCALES
+from autodist.program import Operation, Program, Value, closure, held, joined
+from autodist.solve.facts import is_mean, is_sum
 from autodist.solve.steps import steps_of
 from autodist.source import Source, walk
 from autodist.values import NOTHING
 
 VIEWS = frozenset("data detach view reshape squeeze unsqueeze flatten transpose permute".split())
+TAKEN = ("torch.autograd.grad", "torch.Tensor.grad")
+"""The names of the operations that give gradients."""
 HARMLESS = frozenset("zero_ detach_ requires_grad_".split())
 
 
@@ -45,7 +49,45 @@ def own_gradients(run: Interpreter) -> list[OwnGradient]:
     return list(found.values())
 
 
-def is_of(node: ast.expr, source: Source, gradients: list[OwnGradient]) -> bool:
+def scaled(program: Program, placements: Placements) -> dict[Operation, bool]:
+    """The gradients of a rank's samples that are those of a mean over them, as many times as large as there are ranks,
+    where something goes by how large they are; and whether others are taken there of data that all ranks have."""
+    of, effects = placements.of, {each.operation for each in program.effects}
+
+    def goes_by_size(gradient: Operation) -> bool:
+        carried = closure([gradient], lambda op: (e for e in program.users[op] if getattr(of.get(e), "exponent", 0)))
+        users = {user for each in carried for user in program.users[each]}
+        return any(each in effects or getattr(of.get(each), "reason", "") == SCALES for each in users)
+
+    taken = (each for each in program.operations if each.name in TAKEN)
+    amplified = (each for each in taken if isinstance(lying := of.get(each), Shard) and lying.exponent == 1)
+    return {each: Replicate() in map(of.get, program.made_at[each.node]) for each in amplified if goes_by_size(each)}
+
+
+def lost(program: Program, placements: Placements) -> dict[Operation, Placement]:
+    """The gradients of samples that go by how large they were in an earlier round, so that nothing is told of them, and
+    how they lie where that is that of one process."""
+    taken = (each for each in program.operations if each.name in TAKEN)
+    return {each: Shard(0) for each in taken if getattr(placements.of.get(each), "reason", "") == SCALES}
+
+
+def multiplied(program: Program, placements: Placements) -> dict[Operation, Placement]:
+    """The gradients of samples that are of means over a rank's, or of sums, which are multiplied so that the average
+    over ranks is that of one process, where that is not told yet, and how they lie then."""
+    of = placements.of
+    ends = (op for each in steps_of(program).backward for op in held(joined(each.inputs[:1])))
+    above = closure((each for each in ends if is_sum(of.get(each)) or is_mean(of.get(each))), lambda op: op.given)
+    found = dict[Operation, Placement]()
+    for each in program.operations:
+        if each.name not in TAKEN or not isinstance(lying := of.get(each), Shard) or lying.exponent:
+            continue
+        mean = each.name == TAKEN[0] and is_mean(placements.value(each.argument("outputs", 0) or Value()))
+        if mean or each.name == TAKEN[1] and not each.inputs[0].operations.isdisjoint(above):
+            found[each] = times(lying, 1)
+    return found
+
+
+def is_of(node: ast.AST, source: Source, gradients: list[OwnGradient]) -> bool:
     """Whether what is read is one of these gradients."""
     return isinstance(node, ast.Attribute) and any(
         isinstance(node.value, ast.Name)

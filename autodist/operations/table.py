@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -73,11 +73,6 @@ class Table:
         """The names of the layers and losses of torch.nn of some classes: `ReLU`."""
         assert CLASSES.keys() >= {*classes}, classes
         return frozenset(each.short for each in self if each.cls in classes and each.module == LAYERS)
-
-    @cached_property
-    def keeping_samples(self) -> frozenset[str]:
-        """The names of the operations that compute each sample apart, and leave it where it was."""
-        return frozenset(each.name for each in self if each.cls in APART)
 
     def find(self, name: str) -> Operation | None:
         """The operation of a dotted name. A tensor's method is the function of torch of that name, if it has no line of

@@ -470,7 +470,7 @@ def sizes_of(operation: Operation, known: operations.Operation | None = None) ->
 def drawn_from(operation: Operation, known: operations.Operation) -> list[Value]:
     """What samples are drawn from: `random.sample(data, 8)`."""
     place = known.parameters.get("sizes")
-    return list(operation.inputs[:place] if isinstance(place, int) and place > 0 else ())
+    return list(operation.inputs[:place] if isinstance(place, int) and place else ())
 
 
 def _size(value: Value) -> int | None:

@@ -10,6 +10,7 @@ from math import prod
 
 from autodist import operations
 from autodist.placement import arguments
+from autodist.placement.along import SO_MANY
 from autodist.placement.call import OTHER_SIZE, ROWS, Call, Operand
 from autodist.placement.lattice import GUESSED, SUMMED, Partial, PerRank, Placement, Replicate, Shard, counted
 from autodist.placement.layout import GROUPED, OF_WHOLE
@@ -65,6 +66,9 @@ def begins_behind(key: Value, axis: int) -> bool:
         case [int(start), _, None]:
             return start > axis
     return False
+
+
+OF_OWN = "it draws from what each rank has of its own"
 
 
 class Measures(Loops):
@@ -304,7 +308,7 @@ class Measures(Loops):
             of_numbers = any(counted(self._operand(each)) or self._are_own_numbers(each) for each in pools)
             drawn = tuple(map(self._number, arguments.sizes_of(operation, known)))
             return PerRank(known.name, AGAIN, rows=share[0]) if of_numbers else Shard(0, rows=share[0]), drawn
-        return PerRank(known.name, "it draws from what each rank has of its own"), None
+        return PerRank(known.name, OF_OWN if share else SO_MANY), None
 
     def _of_drawn(self, operation: Operation, known: operations.Operation, sizes: Sizes) -> Sizes:
         """The sizes of what is drawn: of `random.sample(memory, 8)` behind the first those that each of them has."""

@@ -63,7 +63,7 @@ def propagate(
     """The placements of all values of a program, where what its sources give lies as a plan says. Of the last ones,
     under other plans, only what depends on the difference is placed anew."""
     plan = plan if isinstance(plan, Plan) else Plan(plan)
-    table = table or operations.load()
+    table = table or (catalog.operations if catalog is not None else operations.load())
     kept = KEPT.of(program, table, catalog)
     propagation = Propagation(program, plan, table, catalog)
     near = nearest(plan, kept)
@@ -329,7 +329,7 @@ class Propagation(Opaque):
     def _losses_of(self, value: Value) -> Value:
         """The losses that are computed from a value, and differentiated."""
         losses = {op for each in self._program.of("backward") for op in held(joined(each.operation.inputs[:1]))}
-        found = closure(value.operations, self._program.users.__getitem__)
+        found = closure(value.operations, lambda op: filter(_keeps_graph, self._program.users[op]))
         return Value(frozenset(losses & found))
 
     def _gradient_given(self, operation: Operation) -> tuple[Placement | None, Sizes]:
@@ -665,3 +665,8 @@ def _tried(known: operations.Operation, call: Call) -> Placement | None:
 def _is_naught(value: Value) -> bool:
     """Whether it is zero, and written down as that: `0 * unused.sum()`"""
     return not value.operations and not value.things and value.constant in (0, 0.0) and value.constant is not False
+
+
+def _keeps_graph(operation: Operation) -> bool:
+    """Whether gradients flow through an operation to what it is given."""
+    return not operation.region.without_gradients and not operation.name.endswith((".detach", ".data", ".grad"))

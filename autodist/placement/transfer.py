@@ -152,6 +152,7 @@ PAIRWISE = frozenset("same linear elementwise add multiply divide view".split())
 """Classes of operations that leave the samples where they are that have been combined with each other."""
 DIVIDED = frozenset("same linear add divide reduction view flatten squeeze unsqueeze container".split())
 """Classes of operations that a number may be given to which one sample is divided by."""
+SCALES = "it computes with a number that scales with the number of ranks, and is not proportional to it"
 
 
 def _of_each(operation: Operation, call: Call) -> Placement:
@@ -203,4 +204,4 @@ def _result(operation: Operation, call: Call) -> Placement:
     proportional |= bool(operation.parameters.get("scales")) and not call.bounded
     if proportional and len(set(exponents)) == 1:
         return times(result, exponents[0])
-    return call.apart("it computes with a number that scales with the number of ranks, and is not proportional to it")
+    return call.apart(SCALES)

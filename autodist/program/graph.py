@@ -157,6 +157,10 @@ class Operation:
         """The operations whose results it is given, or what holds them; asked for once the program is whole."""
         return frozenset(each for value in self.operands for each in held(value))
 
+    def __hash__(self) -> int:
+        """By its number, so that sets of operations have the same order in each run, and conversions are the same."""
+        return self.number
+
     def __repr__(self) -> str:
         return f"%{self.number} = {self.name} line {getattr(self.node, 'lineno', '?')}"
 

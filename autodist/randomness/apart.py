@@ -296,7 +296,7 @@ def _draws_noise(
     if any(is_in(loop, e) or not is_in(outermost, e) for e in later):
         return False
     varied = {"torch", "cuda", *libraries}
-    drawn = [*run.of("random"), *filter(is_for_one_row, run.of("random_number"))]
+    drawn = [*run.of("random"), *(each for each in run.of("random_number") if is_for_one_row(each, run))]
     picking = {*picks_of_all(run), *common}
     early = [e for e in drawn if e.order < end and e.node not in picking and libraries_of(e, run) & varied]
     return drops or any(e.order > start or is_dropout(e, run) for e in early)

@@ -158,9 +158,9 @@ def names_order_of(event: Event) -> bool:
     return isinstance(event.node, ast.Call) and names_order(event.node)
 
 
-def is_for_one_row(event: Event) -> bool:
+def is_for_one_row(event: Event, run: Interpreter) -> bool:
     """Whether something is drawn anew for each of a rank's samples."""
-    return any(loop.by_row for loop in event.loops)
+    return not run.sample_loops.isdisjoint(loop.node for loop in event.loops)
 
 
 def is_parted(event: Event, apart: set[ast.AST]) -> bool:

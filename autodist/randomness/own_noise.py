@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 
+from autodist import tensors
 from autodist.interpreter import Event, Interpreter
 from autodist.origins import sized_like
 from autodist.randomness.drawing import (
@@ -26,7 +27,6 @@ from autodist.randomness.drawing import (
 )
 from autodist.script import Loader, SampleGenerator, Site, WholeNoise
 from autodist.solve.draws import Draw
-from autodist.tensors import operations
 from autodist.values import (
     NOTHING,
     Items,
@@ -104,7 +104,10 @@ def noise(run: Interpreter, shared: frozenset[ast.AST], loaders: Collection[Load
     deciding = {
         library
         for event in run.of("random_number")
-        if event.loops and event.loops[0].node in outer and not is_for_one_row(event) and not is_per_sample(event, run)
+        if event.loops
+        and event.loops[0].node in outer
+        and not is_for_one_row(event, run)
+        and not is_per_sample(event, run)
         for library in libraries_of(event, run)
     }
     deciding |= _seeded_between(run, {loader.object for loader in loaders}, outer)
@@ -118,7 +121,7 @@ def noise(run: Interpreter, shared: frozenset[ast.AST], loaders: Collection[Load
         if not inside and not (event.loops and event.loops[0].node in outer and names_order_of(event)):
             continue
         sized = event.kind == "random" and (run.has_rows(event.node) or is_noise(event.node))
-        sized = sized or is_for_one_row(event)
+        sized = sized or is_for_one_row(event, run)
         sized = sized and (inside or not names_order_of(event))  # of batches that are kept: `random.shuffle(batches)`
         if event.kind == "random_number" and not (sized and deciding.isdisjoint(libraries_of(event, run))):
             continue
@@ -153,7 +156,7 @@ def drawn_alike(run: Interpreter, varied: frozenset[str], shared: frozenset[ast.
         inside = any(loop.node in steps for loop in event.loops) and not event.inside_forward
         seeded_there = any(is_in(loop, each) for each in run.of("seed") for loop in event.loops[-1:])
         alone = not run.plan.draws and not seeded_there and not libraries_of(event, run).isdisjoint({"torch", "cuda"})
-        sized = run.has_rows(event.node) and not alone and not is_dropout(event, run) or is_for_one_row(event)
+        sized = run.has_rows(event.node) and not alone and not is_dropout(event, run) or is_for_one_row(event, run)
         dealt = not shared.isdisjoint((event.node, *event.source.ancestors(event.node)))
         if inside and sized and not dealt and not is_per_sample(event, run) and not libraries_of(event, run) <= varied:
             yield event
@@ -205,7 +208,7 @@ def drawn_for_all(
     for event in run.of("noise_drawn"):
         drawn.setdefault(event.node, []).append(event)
     for node, events in drawn.items():
-        if any(e.on_one_rank or is_per_sample(e, run) or is_for_one_row(e) for e in events):
+        if any(e.on_one_rank or is_per_sample(e, run) or is_for_one_row(e, run) for e in events):
             continue
         if not run.has_rows(node, always=True):
             continue
@@ -231,7 +234,7 @@ def _whole_noise(node: ast.Call, event: Event, run: Interpreter) -> WholeNoise |
         return WholeNoise(source, node, node, like=like) if like is not None and _has_rows(like, run) else None
     if names_order(node) and not name.startswith("torch.distributions."):
         return None  # of a rank's own rows, which those of others are not among
-    size = operations.drawn(name, node)
+    size = tensors.drawn(name, node)
     if size is None and node.args and isinstance(node.args[0], ast.Starred):
         size = node.args[0].value
     shaped = sized_like(size) if size is not None else None

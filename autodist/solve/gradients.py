@@ -15,6 +15,7 @@ from typing import TypeAlias
 from autodist import operations
 from autodist.placement import Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.plan import Plan
+from autodist.placement.sizes import AGAIN
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure, held, joined
 from autodist.solve.alone import Alone
 from autodist.solve.cuts import made_global
@@ -30,8 +31,8 @@ from autodist.source import Source, last_name, walk
 
 ROUNDS = 8
 """Sums of what is computed from other sums are found once those are taken over all ranks."""
-BOUNDING = frozenset("clamp clamp_min max maximum item float int".split())
-"""What keeps a number from being too small, or makes it one of Python: of all ranks it is to be bounded once."""
+BOUNDING = frozenset("clamp clamp_min max maximum".split())
+"""What keeps a number from being too small: that of all ranks is to be bounded once."""
 REPEATING = frozenset("expand expand_as repeat sum mean".split())
 """What gives a sum several times, or adds up several."""
 LINEAR = frozenset("add same linear reduction squeeze view flatten".split())
@@ -43,8 +44,6 @@ LAYING_OUT = frozenset(
     "loss".split()
 )
 """Classes of operations that put numbers elsewhere, or compute each of those that stand in one place."""
-NUMBERS = frozenset("len int float item numel size".split())
-"""What gives a number of Python."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +57,14 @@ class Weighed:
 
 @dataclass(frozen=True)
 class Joined:
-    """A sum or mean over a rank's samples that is taken over all ranks, with gradients. ``is_evaluated`` where it is
-    also computed of what all ranks have, without gradients; ``array`` if it is one of NumPy, ``number`` if of Python.
-    """
+    """A sum or mean over a rank's samples that is taken over all ranks. ``is_evaluated`` where it is also computed of
+    what all ranks have, without gradients; ``learnt`` where gradients flow through it."""
 
     source: Source
     node: ast.expr
     placement: Placement
     is_evaluated: bool = False
-    array: bool = False
-    number: bool = False
+    learnt: bool = True
 
 
 Mend: TypeAlias = Weighed | Joined | Gathered
@@ -159,9 +156,14 @@ class Gradients:
 
         def begins(operation: Operation) -> bool:
             rest = given(operation) - self._together.get(operation, frozenset([operation]))
-            return not any(map(self._is_lost, rest))
+            return not any(self._is_lost(each) and not self._numbers_own(each) for each in rest)
 
         return sorted(filter(begins, above), key=lambda op: op.number)
+
+    def _numbers_own(self, operation: Operation) -> bool:
+        """Whether it gives a number for each of a rank's samples, by which they may be found: `torch.arange(len(x))`"""
+        lying = self._lies(operation)
+        return isinstance(lying, PerRank) and bool(lying.rows) and lying.reason == AGAIN
 
     def _first(self, lost: Iterable[Operation]) -> Iterator[Mend]:
         """What to weigh or to join where losses got lost: of what is not lost itself."""
@@ -329,7 +331,7 @@ class Gradients:
         whole = [each for each in made if isinstance(self._lies(each), Replicate)] if is_sum(lying) else []
         if lying is None or is_weighted(lying) or any(not each.region.without_gradients for each in whole):
             return None  # a sum of what all ranks have would be another one
-        return Joined(source, node, lying, bool(whole), self._is_array(node), self._is_number(node))
+        return Joined(source, node, lying, bool(whole), not self._learnt.isdisjoint(made))
 
     @staticmethod
     def _scales(operation: Operation) -> bool:
@@ -391,33 +393,3 @@ class Gradients:
         """Whether it is such a sum or mean, in some context."""
         found = [self._lies(each) for each in self._program.at(node).operations]
         return any(isinstance(e, Partial) and isinstance(lying, Partial) and e.reduce == lying.reduce for e in found)
-
-    def _is_array(self, node: ast.expr) -> bool:
-        """Whether NumPy makes it: `np.bincount(labels.numpy())`, `np.tile(sums, 3).transpose()`."""
-        calls = (each for each in walk(node) if isinstance(each, ast.Call))
-        return any(op.name.startswith("numpy.") for each in calls for op in self._program.at(each).operations)
-
-    def _is_number(self, node: ast.expr) -> bool:
-        """Whether it is a number of Python: `errors.numel()`, `sum(len(target["boxes"]) for target in targets)`,
-        `sum(sizes)` after `sizes = [len(each) for each in boxes]`."""
-        names = {each.name.rpartition(".")[2] for each in self._program.at(node).operations}
-        if names <= {"numel", "nelement", "len"}:
-            return bool(names)
-        if names != {"sum"} or not all(each.name == "builtins.sum" for each in self._program.at(node).operations):
-            return False
-        listed = {type(each.node): each for op in self._program.at(node).operations for each in _held_by(op)}
-        return bool(listed) and all(_is_plain_number(each.node) for each in listed.values())
-
-
-def _held_by(operation: Operation) -> list[Operation]:
-    """What is in the list that an operation is given."""
-    return [each for value in operation.inputs[:1] for each in held(Value(things=value.things))]
-
-
-def _is_plain_number(node: ast.AST) -> bool:
-    """`len(boxes)`, `boxes.shape[0]`, `mask.sum().item()`, `int(mask.sum())`"""
-    if isinstance(node, ast.IfExp):
-        return _is_plain_number(node.body) and _is_plain_number(node.orelse)
-    if isinstance(node, ast.Subscript):
-        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
-    return isinstance(node, ast.Constant) or isinstance(node, ast.Call) and last_name(node.func) in NUMBERS

@@ -482,9 +482,14 @@ class Losses:
         """The backward passes of losses that are sums over samples."""
         for node in dict.fromkeys(each.node for each in self.backward):
             lying = self.of(node)
-            summed = [each == SUM or isinstance(each, Each) and not each.over for each in lying]
+            summed = [*map(self.adds_up, lying)]
             if any(summed) and all(one or each == SAME for one, each in zip(summed, lying, strict=True)):
                 yield node
+
+    @staticmethod
+    def adds_up(lying: Placement) -> bool:
+        """Whether it is a sum over a rank's samples, or one of several that make one."""
+        return lying == SUM or isinstance(lying, Each) and not lying.over
 
     def in_pieces(self) -> Iterator[ast.AST]:
         """The backward passes of pieces of a batch of which it is told how large they are: `for part in x.split(4)`."""
@@ -506,7 +511,7 @@ class Losses:
 
     def _is_sum(self, operation: Operation) -> bool:
         lying = self.placements.of.get(operation)
-        return lying == SUM or isinstance(lying, Each) and not lying.over
+        return lying is not None and self.adds_up(lying)
 
     def _terms_of(self, operation: Operation) -> Iterator[Term]:
         """The sums that an operation adds to what is none."""

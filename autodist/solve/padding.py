@@ -146,7 +146,7 @@ def lost_at(
     program: Program, sources: Mapping[Operation, int], ends: Iterable[Operation], catalog: Catalog
 ) -> Iterator[tuple[Operation, str]]:
     """The operations by which losses come to depend on how far samples are filled up, and why."""
-    lying = propagate_padding(program, sources, operations.load(), catalog)
+    lying = propagate_padding(program, sources, catalog.operations, catalog)
 
     def is_lost(operation: Operation) -> bool:
         return isinstance(lying.of.get(operation), PerRank) and operation.name not in SHAPES

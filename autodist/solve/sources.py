@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from autodist import operations
 from autodist.catalog import Catalog
 from autodist.operations import Table
 from autodist.placement.arguments import SHAPES, ZEROS
@@ -102,7 +101,7 @@ def sources(
 ) -> Sources:
     """What each rank has its share of, in a program: nothing of what the loaders give that are read ``ahead`` of all
     steps, which pick their batches of it."""
-    found = _Found(program, catalog, table or operations.load())
+    found = _Found(program, catalog, table or catalog.operations)
     found.ahead = ahead
     by_rows = found.by_rows()
     by_columns = found.by_columns(by_rows) if found.backward else None

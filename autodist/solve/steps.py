@@ -25,6 +25,8 @@ FOLLOWED = frozenset(
 """The beginnings of the names of operations whose results have gradients only where what they are given has."""
 LEARNED = ("Parameter", ".weight", ".bias")
 """Ends of the names of operations that give what is trained."""
+ALL_LEARNED = (".parameters", ".named_parameters")
+"""Those that give all of it."""
 LOADED = ("loader", "sample", "iterate", "range")
 """Beginnings of the names of operations that give something else in each step."""
 TOGETHER = frozenset(
@@ -192,9 +194,19 @@ class Steps:
     @cached_property
     def begun(self) -> list[Operation]:
         """What puts numbers into what is trained, which are no gradients: `layer.weight /= layer(x).std()`"""
-        found = (each for each in self.program.operations if changes_in_place(each) and each.inputs)
-        found = (e for e in found if any(d.name.endswith(LEARNED) for d in _behind_data(e.inputs[0])))
-        return [each for each in found if not self.follows_gradients(each)]
+        learned = (*LEARNED, *ALL_LEARNED)
+        found = [(each, self._changed_by(each)) for each in self.program.operations]
+        begun = [each for each, base in found if any(op.name.endswith(learned) for op in _behind_data(base))]
+        return [each for each in begun if not self.follows_gradients(each)]
+
+    def _changed_by(self, operation: Operation) -> Value:
+        """What an operation changes in place, or is put in the place of: `p.data = 0.9 * p.data`."""
+        if changes_in_place(operation):
+            return operation.inputs[0] if operation.inputs else Value()
+        statement = operation.source.parents.get(operation.node)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        data = isinstance(target, ast.Attribute) and target.attr == "data"
+        return self.program.at(target.value) if data and isinstance(target, ast.Attribute) else Value()
 
     @cached_property
     def buffered(self) -> list[Operation]:
@@ -277,8 +289,10 @@ def changes_in_place(operation: Operation) -> bool:
 
 
 def _behind_data(value: Value) -> Iterable[Operation]:
-    """What a value shares its memory with: `layer.weight` of `layer.weight.data`"""
-    return closure(value.operations, lambda each: given(each) if each.name.endswith((".data", ".detach")) else ())
+    """What a value shares its memory with: `layer.weight` of `layer.weight.data`, or is one of, `model.parameters()`"""
+    return closure(
+        value.operations, lambda each: given(each) if each.name.endswith((".data", ".detach", "iterate")) else ()
+    )
 
 
 def given(operation: Operation) -> frozenset[Operation]:

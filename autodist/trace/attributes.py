@@ -261,7 +261,9 @@ class Attributes(Statements):
                 self.bind(state, state.attributes, name, value)
             elif isinstance(each, (LocalModule, Class)):
                 self.bind_elsewhere(each.frame, name, value)
-        owners: list[Operation | External] = [*base.operations, *(e for e in base.things if isinstance(e, External))]
+        cleared = name == "grad" and value.is_constant  # which the next backward pass puts there
+        owners: list[Operation | External] = [*(() if cleared else base.operations)]
+        owners += [each for each in base.things if isinstance(each, External)]
         for owner in owners:
             slots = self._set_on.setdefault(owner, {})
             slots[name] = Slot(value | (slots[name].value if name in slots else EMPTY), self.guards)

@@ -190,7 +190,12 @@ class Objects(Calls):
 
     def layers(self, one: Object) -> list[Value] | None:
         """The layers of a container of torch, in order, if they are known."""
-        added = [slot.value for key, slot in one.attributes.items() if isinstance(key, str)]
+        lists = any(each.endswith(".ParameterList") for each in one.library_names)
+        added = [
+            slot.value
+            for key, slot in one.attributes.items()
+            if isinstance(key, str) and key not in one.buffers and (lists or not _is_parameter(slot.value))
+        ]
         inputs: list[Value] | None = list(one.inputs)
         if len(one.inputs) == 1:
             tables = [each for each in one.inputs[0].things if isinstance(each, Mapping)]
@@ -476,3 +481,8 @@ def is_class_like(name: str) -> bool:
         and not short.isupper()
         and not ("_" in short and short[1:].islower())
     )
+
+
+def _is_parameter(value: Value) -> bool:
+    """What `register_parameter` gives a module beside its layers."""
+    return bool(value.operations) and all(each.name.endswith(".Parameter") for each in value.operations)

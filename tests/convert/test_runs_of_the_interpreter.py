@@ -40,7 +40,18 @@ def test_what_is_reported_takes_no_run(
     assert ("reduce_mean(" in conftest.converted(tmp_path, text)[0]) is reduced
 
 
-def test_what_losses_are_computed_from_takes_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loss that is weighed is read again as such."""
-    text = conftest.SCRIPT.replace("nn.Linear(4, 1)", "nn.Linear(4, 3)")
-    assert runs(tmp_path, text.replace("nn.functional.mse_loss(model(x), y)", WEIGHED), monkeypatch) == 3
+DICE = "(1 - 2 * (model(x) * y).sum() / (model(x).sum() + y.sum()))"
+PAIRED = "(model(x) @ y.t()).logsumexp(1).mean()"
+
+
+@pytest.mark.parametrize(
+    ("loss", "written"), [(WEIGHED, "weigh_by_count("), (DICE, "SumOverRanks"), (PAIRED, "RowsOfAllRanks")]
+)
+def test_nor_does_what_losses_are_computed_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str, written: str
+) -> None:
+    """Means that are weighed, sums that are joined and rows that are gathered had each asked for one more."""
+    text = conftest.SCRIPT.replace("nn.Linear(4, 1)", "nn.Linear(4, 3)" if loss is WEIGHED else "nn.Linear(4, 1)")
+    text = text.replace("nn.functional.mse_loss(model(x), y)", loss)
+    assert runs(tmp_path, text, monkeypatch) == 2
+    assert written in conftest.converted(tmp_path, text)[0]

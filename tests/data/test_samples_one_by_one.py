@@ -113,6 +113,14 @@ SHARED = {
         "losses = []\nfor x, y in batch[:4]:\n    losses.append(criterion(model(x), y))\n"
         "loss = torch.stack(losses).mean()\nloss.backward()",
     ),
+    "quotient of losses": (
+        LAST,
+        SUM.replace("0.0", "size = 0.0") + "    size += model(x).pow(2).mean()\nloss = loss / size\nloss.backward()",
+    ),
+    "begun with what is learnt": (
+        LAST,
+        SUM.replace("0.0", PENALTY).replace("loss +=", "loss = loss +") + "loss.backward()",
+    ),
 }
 APART = {
     "state": (KEPT, SUM + "loss.backward()", "self.state holds what an earlier round has left"),
@@ -127,11 +135,6 @@ APART = {
         "return self.out(self.extra(out[-1] + sum(CACHE)))",
         SUM + "loss.backward()",
         "CACHE holds what an earlier round has left",
-    ),
-    "quotient of losses": (
-        LAST,
-        SUM.replace("0.0", "size = 0.0") + "    size += model(x).pow(2).mean()\nloss = loss / size\nloss.backward()",
-        "takes no sum or mean of their losses",
     ),
     "hidden": (
         LAST,
@@ -164,11 +167,6 @@ APART = {
         LAST,
         "losses = []\nfor x, y in batch:\n    losses.append(criterion(model(x), y))\nloss = torch.stack(losses).max()\n"
         "loss.backward()",
-        "takes no sum or mean of their losses",
-    ),
-    "begun with what is learnt": (
-        LAST,
-        SUM.replace("0.0", PENALTY).replace("loss +=", "loss = loss +") + "loss.backward()",
         "takes no sum or mean of their losses",
     ),
     "clipped each": (

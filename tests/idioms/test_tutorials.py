@@ -261,7 +261,7 @@ def test_a_sum_over_its_own_number(tmp_path: Path, divided: str) -> None:
     """As SSD's, also in place: the number is that of all ranks."""
     step = 'picked = y > 0\nloss = F.cross_entropy(out[picked], y[picked], reduction="sum")\ncount = picked.sum()\n'
     text, said = converted(tmp_path, script(step + divided))
-    assert "mean_count(" in text or "SumOverRanks.apply(picked.sum())" in text, text
+    assert "mean_count(" in text or "reduce_sum(picked.sum())" in text, text
     assert "cannot tell" not in said
 
 

@@ -52,7 +52,7 @@ def script(made: str = "", clear: str = "patch.grad = None", change: str = "pass
 @pytest.mark.parametrize(
     "change",
     [
-        "patch.grad.div_(patch.grad.norm()); patch.data.sub_(patch.grad)",
+        "patch.grad.div_(patch.grad.norm(dim=1, keepdim=True)); patch.data.sub_(patch.grad)",
         "patch.grad /= patch.grad.abs().sum(1, keepdim=True) + 1; patch.data.sub_(patch.grad)",
         "patch.grad[y[:, 0] > 0.5] = 0; patch.data.add_(patch.grad)",
         "patch.grad.view(-1, 2).clamp_(-1, 1); patch.data.add_(patch.grad)",
@@ -63,6 +63,15 @@ def test_changed_in_place(tmp_path: Path, change: str, reduction: str) -> None:
     text, said = converted(tmp_path, script(change=change, reduction=reduction))
     assert DIVIDED in text and change.split(";")[0] in text
     assert "AD602" not in said
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_changed_by_what_all_of_them_tell(tmp_path: Path, reduction: str) -> None:
+    """The norm of the gradients of all samples was taken for one of each, and nothing was said."""
+    change = "patch.grad.div_(patch.grad.norm()); patch.data.sub_(patch.grad)"
+    text, said = converted(tmp_path, script(change=change, reduction=reduction))
+    assert DIVIDED in text
+    assert "AD602 patch.grad.norm(): it is computed of all samples together" in said
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])

@@ -565,4 +565,4 @@ for x, y in loader:
 def test_numbers_of_a_batch_that_a_new_tensor_is_made_of(tmp_path: Path) -> None:
     """How many words each expert is given (labml's switch transformer) is a rank's own, and meets a mean."""
     after, said = converted(tmp_path, EXPERTS)
-    assert "SumOverRanks.apply(counts.sum())" in after or "AD602 cannot tell that this loss is a mean" in said
+    assert "reduce_sum(counts.sum())" in after or "AD602 cannot tell that this loss is a mean" in said

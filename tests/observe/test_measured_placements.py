@@ -251,24 +251,24 @@ def test_what_is_exact_without_stays(library: Path, tmp_path: Path, zygote: Zygo
     assert told.entry.after == plain.entry.after and told.diagnostics == plain.diagnostics
 
 
-EACH = HEAD + NET.format(body="return self.out(h)") + LOOP.replace("net(bx, by)", "mystery.each(net(bx, by), by).sum()")
+UNREAD = HEAD + NET.format(body="return mystery.ignoring(self.out(h), y)") + LOOP
 
 
 def test_kept_observations(library: Path, autodist: Autodist, warm: None) -> None:
-    Path("train.py").write_text(EACH)
+    Path("train.py").write_text(UNREAD)
     first = autodist("convert", "train.py", "--observe", "--observations", "kept.json", "--diff")
-    assert "AD612 mystery.each(net(bx, by), by) is the ranks' rows joined along axis 0: measured" in first.output
-    assert "reduce_sum" in first.output and first.exit_code == 1
+    assert "AD612 mystery.ignoring(self.out(h), y) is " in first.output
+    assert "reduce_mean" in first.output and first.exit_code == 1
     kept = Path("kept.json").read_text()
     again = autodist("convert", "train.py", "--observations", "kept.json", "--diff")
     assert again.output == first.output[first.output.index("--- a/train.py") :]
     Path("pyproject.toml").write_text('[tool.autodist]\nobservations = "kept.json"\n')
     assert autodist("convert", "train.py", "--diff").output == again.output, "as a hook does"
-    Path("train.py").write_text(EACH.replace("import mystery", "import mystery, math"))
+    Path("train.py").write_text(UNREAD.replace("import mystery", "import mystery, math"))
     assert "AD612" in autodist("convert", "train.py", "--diff").output, "another line has changed"
-    Path("train.py").write_text(EACH.replace("import mystery\n", "import misery as mystery\n"))
+    Path("train.py").write_text(UNREAD.replace("import mystery\n", "import misery as mystery\n"))
     assert "AD612" not in autodist("convert", "train.py", "--diff").output, "the same text, and another library"
-    Path("train.py").write_text(EACH.replace("by).sum()", "by).sum() * 1"))
+    Path("train.py").write_text(UNREAD.replace("out(h), y)", "out(h) * 1, y)"))
     stale = autodist("convert", "train.py", "--diff").output
     said = "kept.json: changed since it was measured, and ignored: train.py:"
     assert said in stale and "AD612" not in stale and "AD602" in stale
@@ -280,7 +280,7 @@ def test_kept_observations(library: Path, autodist: Autodist, warm: None) -> Non
 
 
 def test_other_operands_are_not_measured(library: Path, tmp_path: Path, zygote: Zygote | None) -> None:
-    project, kept = measured(tmp_path, EACH, zygote)
+    project, kept = measured(tmp_path, UNREAD, zygote)
     other = [replace(each, given=("sharded along axis 1; sharded along axis 0",)) for each in kept]
     assert "AD612" in {each.code for each in convert(project, Config(measured=tuple(kept))).diagnostics}
     assert "AD612" not in {each.code for each in convert(project, Config(measured=tuple(other))).diagnostics}
@@ -336,7 +336,7 @@ def test_verify_says_what_was_tried(library: Path, autodist: Autodist, warm: Non
 
 
 def test_what_cannot_be_measured(library: Path, autodist: Autodist, warm: None) -> None:
-    Path("train.py").write_text(EACH.replace("print(loss.item())", "raise RuntimeError('no')"))
+    Path("train.py").write_text(UNREAD.replace("print(loss.item())", "raise RuntimeError('no')"))
     result = autodist("convert", "--observe", "train.py")
     assert result.exit_code == 2 and "fails: RuntimeError: no" in result.output
     with pytest.raises(AutodistError, match="cannot be read"):

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from conftest import converted, differences
 
-from autodist.operations import CLASSES
-from autodist.tensors import operations
 from autodist.verify.launch import Zygote
 
 SCRIPT = """\
@@ -112,9 +110,3 @@ def test_rows_through_a_layer_of_the_table(tmp_path: Path, zygote: Zygote | None
 def test_layers_that_mix_rows(tmp_path: Path, layer: str) -> None:
     after, _ = converted(tmp_path, WHOLE.format(layer=layer))
     assert "model(x[rows])" not in after or "SyncBatchNorm" in after
-
-
-def test_no_name_is_in_the_table_and_in_a_list() -> None:
-    """What the analysis cannot ask of the table stays a list, and is as short as can be."""
-    assert operations.TABLE.named(*CLASSES) >= operations.UNANSWERED
-    assert operations.FOLLOWED.isdisjoint(operations.UNANSWERED - {"kthvalue", "mode"})

@@ -93,7 +93,6 @@ def test_users_add_lines_and_change_them() -> None:
     own = load({"mylib.scale": "as torch.exp", "torch.exp": "same", "mylib.top": {"class": "sort", "axis": 2}})
     assert own.find("mylib.scale") == Operation("mylib.scale", "same")
     assert own.find("torch.Tensor.exp") == Operation("torch.exp", "same")
-    assert own.keeping_samples - TABLE.keeping_samples == {"mylib.scale"}
     assert isinstance(own, Table) and load() is load({})
 
 

@@ -16,7 +16,7 @@ from conftest import ROOT
 
 from autodist import catalog
 from autodist.interpreter import Plan, Runs, Unfinished
-from autodist.placement import Each, Partial, Placement, Replicate, Shard
+from autodist.placement import Placement, Replicate, Shard
 from autodist.placement.propagate import propagate
 from autodist.project import Project
 from autodist.trace import trace
@@ -28,7 +28,6 @@ else:
 
 FACTS = catalog.load()
 FIXTURES = sorted(path.parent for path in ROOT.glob("fixtures/*/before") if "refused" not in path.parent.name)
-ALIKE = {"CROSS": "LOCAL", "FEWER": "MEAN", "RATE": "COUNT", "WORLD": "SAME", "RANK": "SAME"}
 ASKED = (ast.Call, ast.BinOp, ast.Name, ast.Attribute, ast.Subscript)
 LEAST = 0.94
 """Of so many expressions, at least, both say the same."""
@@ -42,15 +41,8 @@ FOUND_REPLICATED = {
 
 
 def word(placement: Placement) -> str:
-    """A placement in the words of the analysis."""
-    if isinstance(placement, Replicate):
-        return "COUNT" if placement.exponent else "SAME"
-    if isinstance(placement, Shard):
-        return "COLUMNS" if placement.axis else "ROWS"
-    if isinstance(placement, Partial):
-        kind = {"sum": "SUM", "mean": "MEAN", "max": "MOST", "min": "LEAST"}[placement.reduce]
-        return "COUNT" if kind == "SUM" and placement.weight else kind
-    return "ROWS" if isinstance(placement, Each) else "LOCAL"
+    """A placement in the words of the interpreter."""
+    return "SAME" if isinstance(placement, Replicate) and not placement.exponent else "LOCAL"
 
 
 def compared(name: str) -> Iterator[tuple[str, str]]:
@@ -71,7 +63,7 @@ def compared(name: str) -> Iterator[tuple[str, str]]:
         words = [word(placements.of[each]) for each in operations if each in placements.of]
         if not words or value.spread.name in ("WORLD", "RANK"):
             continue
-        said = ALIKE.get(value.spread.name, value.spread.name)
+        said = value.spread.name
         yield said, said if said in words else max(words, key=lambda each: each != "SAME")
 
 

@@ -114,7 +114,7 @@ def test_whatever_axis_an_option_names(tmp_path: Path, zygote: Zygote | None, di
 )
 def test_an_axis_that_cannot_be_read_inside_a_model_is_named(tmp_path: Path, layer: str, model: str) -> None:
     after, said = conftest.converted(tmp_path, script(layer=layer, model=model))
-    assert "AD602 cannot tell whether" in said or "torch.softmax(RowsOfAllRanks.apply(x), self.dim)" in after
+    assert "AD602 cannot tell" in said or "torch.softmax(RowsOfAllRanks.apply(x), self.dim)" in after
 
 
 @pytest.mark.parametrize(

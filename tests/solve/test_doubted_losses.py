@@ -94,6 +94,10 @@ def test_nothing_is_said_of_means_over_samples(tmp_path: Path, step: str) -> Non
         "w = torch.arange(len(x))[: len(x) // 2]\n    loss = (w * model(x)[0][: len(x) // 2].sum(1)).pow(2).mean()",
         CHUNKS.replace("torch.cat(parts)", "torch.cat(parts[::-1])"),
         CHUNKS.replace("rows[i : i + 2]", "rows[i : i + 4]").replace("y)", "y.repeat_interleave(2)[:-2])"),
+        "w = x.mean(1)\n    for i in range(len(x)):\n        for j in range(len(x)):\n"
+        "            if y[i] == y[j]:\n                w[j] = w[i]\n    loss = F.cross_entropy(model.head(w), y)",
+        "h = model.body(x).mean(1)[: len(x) // 2].view(len(x), -1)\n    loss = h.softmax(1).pow(2).mean()",
+        "h = torch.cat([x, -x]).view(len(x), -1)\n    loss = model.body(h[:, :8]).softmax(0).pow(2).mean()",
     ],
 )
 def test_what_meets_other_samples_is_told_or_gathered(tmp_path: Path, step: str) -> None:
