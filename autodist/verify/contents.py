@@ -27,6 +27,8 @@ CLOCKED = re.compile(
 """In the tag of a scalar that the clock says: `steps_per_sec/train`, and not `loss/time`."""
 SINGLE = 3e-7
 """Scalars are kept in single precision."""
+BESIDE = 1e-8
+"""Of an array's largest number: as little as that an element may differ, which is computed from such ones."""
 LOOKED_AT = 4096
 """Bytes that tell a text."""
 
@@ -134,8 +136,12 @@ def array_difference(expected: Path, found: Path, tolerance: Tolerance) -> str |
         other = right[name]
         if one.shape != other.shape:
             return f"{name} has shape {other.shape} instead of {one.shape}"
-        exact = one.dtype.kind not in "fc"
-        if not (numpy.array_equal(one, other) if exact else numpy.allclose(one, other, tolerance.printed, 1e-12, True)):
+        if one.dtype.kind not in "fc":
+            alike = numpy.array_equal(one, other)
+        else:
+            largest = numpy.max(numpy.abs(one), initial=0.0, where=numpy.isfinite(one))
+            alike = numpy.allclose(one, other, tolerance.printed, max(1e-12, BESIDE * largest), True)
+        if not alike:
             return f"{name} deviates"
     return None
 

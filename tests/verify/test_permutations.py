@@ -51,3 +51,24 @@ def test_numbers_that_are_none_agree_with_each_other(tmp_path: Path) -> None:
         numpy.save(path, numpy.array([1.0, last]))
     assert array_difference(paths[0], paths[1], TOLERANCES["float64"]) is None
     assert array_difference(paths[0], paths[2], TOLERANCES["float64"]) is not None
+
+
+@pytest.mark.parametrize(
+    ("numbers", "others", "equal"),
+    [
+        ([0.6, -0.0005], [0.6, -0.0005 - 1.8e-10], True),  # what rounding leaves of the larger ones
+        ([0.6, -0.0005], [0.6, -0.0005 - 1.8e-8], False),
+        ([-0.0005], [-0.0005 - 1.8e-10], False),  # beside none that is larger
+        ([1000.0, 0.1], [1000.0, 0.1001], False),
+        ([float("inf"), 0.1], [float("inf"), 0.2], False),
+        ([float("nan"), 0.1], [float("nan"), 0.1], True),
+        (0.5, 0.5, True),
+        ([], [], True),
+    ],
+)
+def test_small_elements_beside_large_ones(numbers: object, others: object, equal: bool, tmp_path: Path) -> None:
+    """An element near zero of what a decoder gives is known to the rounding of the larger ones, which CPUs do apart."""
+    for name, each in (("one", numbers), ("other", others)):
+        numpy.save(tmp_path / f"{name}.npy", numpy.array(each))
+    found = array_difference(tmp_path / "one.npy", tmp_path / "other.npy", TOLERANCES["float64"])
+    assert (found is None) is equal
