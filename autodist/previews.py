@@ -40,7 +40,7 @@ def previews(
         event.node: event
         for event in passes
         if event.detail.spread is SAME
-        and _is_given_alike(event.node, run)
+        and _may_be_given_alike(event.node, run)
         and any(each.key in normalised for each in _normalising(event, run))
     }
     mixed = run.plan.joined or any(losses.lost_at())
@@ -89,7 +89,7 @@ def _copies_of_wrapped(run: Interpreter) -> Iterator[Object]:
             yield from event.detail.objects("module")
 
 
-def _is_given_alike(call: ast.AST, run: Interpreter) -> bool:
+def _may_be_given_alike(call: ast.AST, run: Interpreter) -> bool:
     """Whether all ranks give a call the same, in one of its contexts at least."""
     lying = [run.lies(each) for each in call.args] if isinstance(call, ast.Call) else []
     return all(not each or any(one == Replicate() for one in each) for each in lying)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 
 from autodist.edits import AddImport, Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.imports import below_imports
-from autodist.reduction import Reduction
+from autodist.reduction import IN_TRAINING, Reduction
 from autodist.rule import Context, Finding, Fix, Severity
 from autodist.script import Site, TrainingScript, Wrapping
 from autodist.source import Source, argument, last_name, simple
@@ -27,13 +27,25 @@ def dist(context: Context, source: Source) -> tuple[str, Planned]:
 
 def counted_on_all_ranks(context: Context, counted: Reduction) -> Fix:
     """Take a number of a rank's samples for that of all ranks; where there is a switch, only when it is on."""
+    template, imports = times_ranks(context, counted)
+    return Fix((*imports, *planned(counted.source, WrapExpr(counted.node, template))))
+
+
+def times_ranks(context: Context, counted: Reduction) -> tuple[str, Planned]:
+    """How such a number is written, and the imports it needs."""
     d, imports = dist(context, counted.source)
     ranks = f"{d}.get_world_size()"
-    if counted.switch is not None:
-        torch, needed = imported(context, counted.source, "torch")
-        ranks = f"({ranks} if {counted.switch.replace('torch', torch)} else 1)"
-        imports = (*imports, *needed)
-    return Fix((*imports, *planned(counted.source, WrapExpr(counted.node, f"{{}} * {ranks}"))))
+    switch, needed = switch_of(context, counted)
+    return f"{{}} * ({ranks} if {switch} else 1)" if switch else f"{{}} * {ranks}", (*imports, *needed)
+
+
+def switch_of(context: Context, reduction: Reduction) -> tuple[str | None, Planned]:
+    """What a reduction is switched on by, by the names of its file, and the import it needs. What the script's own
+    code is part of has these names already."""
+    if reduction.switch != IN_TRAINING:
+        return reduction.switch, ()
+    torch, needed = imported(context, reduction.source, "torch")
+    return IN_TRAINING.replace("torch", torch), needed
 
 
 def rank_zero(script: TrainingScript, context: Context, source: Source, node: ast.AST) -> tuple[str | None, Planned]:

@@ -14,7 +14,7 @@ from autodist.values import External, Function, Items, Table, Thing
 from ._collectives import AS_BYTES, OF_MANY, OF_NUMBERS, OF_NUMPY, OF_TENSORS, PADDED, REDUCTIONS, UNEVEN
 from ._names import names_at
 from ._once import reduced_once
-from ._preamble import Planned, defined, dist, imported, member, planned
+from ._preamble import Planned, defined, dist, imported, member, planned, switch_of, times_ranks
 
 EXAMPLES = [
     Example(
@@ -293,12 +293,9 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         source, node = reduction.source, reduction.node
         d, imports = dist(context, source)
         helper: Planned = ()
+        switch, needed = switch_of(context, reduction)
         if reduction.by is Joining.COUNT and not script.wholes:
-            ranks = f"{d}.get_world_size()"
-            if reduction.switch is not None:
-                torch, helper = imported(context, source, "torch")
-                ranks = f"({ranks} if {reduction.switch.replace('torch', torch)} else 1)"
-            template = f"{{}} * {ranks}"
+            template, helper = times_ranks(context, reduction)
         else:
             name = NAMES.get(reduction.by, "reduce_sum")
             torch, torch_import = imported(context, source, "torch")
@@ -313,8 +310,8 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         if reduction.switch is not None and "DistributedSampler" in reduction.switch:
             _, more = member(context, source, "torch.utils.data.distributed", "DistributedSampler")
             imports = (*imports, *more)
-        if reduction.switch is not None and reduction.by in (Joining.ROWS, Joining.SUM):
-            template += f" if {reduction.switch} else {source.code(node)}"
+        if switch is not None and reduction.by in (Joining.ROWS, Joining.SUM):
+            template, helper = f"{template} if {switch} else {source.code(node)}", (*needed, *helper)
         edits: list[Edit]
         if reduction.hoist is not None:
             whole = reduction.of or node

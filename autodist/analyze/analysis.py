@@ -237,12 +237,16 @@ def _settled(again: Runs, run: Interpreter, plan: Plan) -> tuple[Losses, bool]:
 def _of_features(sizes: frozenset[ast.expr], lying: Callable[[frozenset[ast.expr]], Losses]) -> frozenset[ast.expr]:
     """Those of some sizes that are written as numbers, as large as a batch by chance: `torch.ones(8, 4)` of eight
     features, without which fewer losses get lost."""
-    found = frozenset[ast.expr]()
-    for node in sorted((each for each in sizes if isinstance(each, ast.Constant)), key=lambda each: each.lineno):
-        ways = (sizes - found, sizes - found - {node})
-        share, whole = (sum(1 for _ in lying(each).lost_at(certain=False)) for each in ways)
-        found |= {node} if whole < share else frozenset()
-    return found
+    written = sorted((each for each in sizes if isinstance(each, ast.Constant)), key=lambda each: each.lineno)
+    kept, fewest = sizes, _lost_losses(lying(sizes)) if written else 0
+    for node in written:
+        if (lost := _lost_losses(lying(kept - {node}))) < fewest:
+            kept, fewest = kept - {node}, lost
+    return sizes - kept
+
+
+def _lost_losses(losses: Losses) -> int:
+    return sum(1 for _ in losses.lost_at(certain=False))
 
 
 def _nodes(reductions: Iterable[Reduction | Weighed]) -> frozenset[ast.expr]:

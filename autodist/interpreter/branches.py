@@ -26,8 +26,7 @@ class Branches(Evaluation):
             for name in (_flags(taken) | _flags(other)) & scope.names.keys():  # it tells this call from others
                 scope.names[name] = _firmly(scope.names[name])
             return left
-        left = self._fork([node.body, node.orelse], scope, test.spread is RANK, outcomes)
-        return left
+        return self._fork([node.body, node.orelse], scope, test.spread is RANK, outcomes)
 
     def _decided(
         self, test: ast.expr, value: Value, scope: Scope

@@ -230,11 +230,10 @@ class Loops(Stores):
         alone = len(node.generators) == 1 and not tests
         phases = self._data_sets(iterables[0]) or self._numbered_phases(node.generators[0].iter)
         phases = phases or self._named_phases(iterables[0])
-        if alone and phases is not None and len(phases) == len(parts):
-            items.parts, items.element = (
-                parts,
-                NOTHING,
-            )  # `train, test = [Digits(split) for split in ("train", "test")]`
+        if (
+            alone and phases is not None and len(phases) == len(parts)
+        ):  # `[Digits(split) for split in ("train", "test")]`
+            items.parts, items.element = parts, NOTHING
             return of(items)
         if alone and isinstance(node, ast.ListComp) and len(parts) == len(_pairs(iterables[0])):
             items.parts, items.element = parts, NOTHING  # `[a + b for a, b in zip(sums, args)]`

@@ -114,7 +114,6 @@ class Machine(ABC):
         """The model whose forward pass is being run."""
         self._hooks: dict[tuple[Object, str], list[Value]] = {}
         """What is to be run before or behind the passes of a module, by the method that it was given by."""
-        """It is the forward pass of a loss: of a module without parameters that is given what models computed."""
         self._branches: Path_ = ()
         """The blocks being run that may not run at all, or several times."""
         self._born: WeakKeyDictionary[Object, Path_] = WeakKeyDictionary()
