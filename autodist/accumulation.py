@@ -7,11 +7,11 @@ import itertools
 from collections.abc import Iterator
 
 from autodist.interpreter import Event, Interpreter
-from autodist.models import keys, unwrapped
+from autodist.models import differentiated, keys, unwrapped
 from autodist.script import Deferral, Model, Site
 from autodist.solve.learned import learned
 from autodist.source import Source, walk
-from autodist.values import NOTHING, Object, of
+from autodist.values import NOTHING, Object
 
 PURE = (
     ast.Name,
@@ -81,8 +81,8 @@ def _within(kind: str, node: ast.AST, source: Source, run: Interpreter) -> set[a
 
 def _target(event: Event, loop: ast.AST, run: Interpreter, models: list[Model]) -> str | None:
     """The name of the one model that is differentiated, if all of its layers run each time."""
-    differentiated = {key for thing in event.value.models for key in keys(unwrapped(of(thing)))}
-    held = [model for model in models if model.object.key in differentiated]
+    ours = keys(differentiated(run, event))
+    held = [model for model in models if model.object.key in ours]
     if len(held) != 1 or held[0].sharded or held[0].wrapped:
         return None
     model = held[0]

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Container, Iterable, Iterator, Sequence
 
 from autodist.interpreter import Call_, Event, Interpreter, returned
-from autodist.models import loose_parameters, optimized_by, owned_parameters, parts
+from autodist.models import loose_parameters, modules_behind, optimized_by, owned_parameters, parts
 from autodist.regions import exclusive
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
@@ -106,7 +106,8 @@ def stepped_by_hand(run: Interpreter) -> tuple[list[tuple[Site, str]], ast.AST |
         steps.setdefault(found[0], (event.source, found[1]))
     for event in run.of("gradient") if steps else ():
         things = event.value.things
-        unknown = not things and not event.value.models
+        base = event.node.value if isinstance(event.node, ast.Attribute) else event.node
+        unknown = not things and not modules_behind(run, base)
         loose = any(True for _ in event.value.objects("parameter")) and not any(
             isinstance(t, Parameters) for t in things
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from operator import ne
 
 from autodist.source import Source, told_once, walk
 
@@ -41,20 +40,6 @@ def written(statement: ast.stmt) -> Written | None:
     return None
 
 
-@told_once
-def counted_up(statement: ast.AST) -> tuple[ast.Subscript, tuple[ast.expr, ...]] | None:
-    """An item that a statement changes, and what by: `sums[k] += loss`, `sums[k] = sums.get(k, 0) + loss`, and
-    `sums[k] = sums[k] + loss if k in sums else loss`."""
-    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Subscript):
-        return statement.target, (statement.value,)
-    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Subscript):
-        return None
-    target, value = statement.targets[0], statement.value
-    either = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
-    changes = [_addend(each, target) or each for each in either]
-    return (target, tuple(changes)) if any(map(ne, changes, either)) else None
-
-
 def is_counted_at_once(start: ast.expr, source: Source) -> bool:
     """Whether an attribute begins with these numbers that is counted up as a whole elsewhere: `self.sums = [a + b for
     a, b in zip(self.sums, args)]`."""
@@ -70,26 +55,6 @@ def is_counted_at_once(start: ast.expr, source: Source) -> bool:
             if zipped and name == ast.unparse(each.targets[0]) and name in map(ast.unparse, over.args):  # type: ignore[attr-defined]
                 return True
     return False
-
-
-def _addend(value: ast.expr, item: ast.Subscript) -> ast.expr | None:
-    """What is added to an item in `sums[k] + loss`."""
-    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add):
-        return None
-    sides = ((value.left, value.right), (value.right, value.left))
-    return next((change for held, change in sides if _reads_item(held, item)), None)
-
-
-def _reads_item(node: ast.expr, item: ast.Subscript) -> bool:
-    """`sums[k]`, `sums.get(k, 0)`"""
-    held, key = item.value, item.slice
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
-        found: tuple[ast.expr, ast.expr] = (node.func.value, node.args[0])
-    elif isinstance(node, ast.Subscript):
-        found = (node.value, node.slice)
-    else:
-        return False
-    return [ast.unparse(each) for each in found] == [ast.unparse(held), ast.unparse(key)]
 
 
 def _in_place(call: ast.Call) -> Written | None:

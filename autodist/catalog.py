@@ -20,6 +20,8 @@ else:
     import tomli as tomllib
 
 NOTHING: frozenset[str] = frozenset()
+DRAWING = ("random", "random_like")
+"""The classes of operations that draw."""
 RANDOM_ROLES = frozenset({"random_draw", "index_draw"})
 ANY_GENERATOR = frozenset({"torch", "numpy", "random"})
 """What a library may draw from of which nothing is known."""
@@ -62,6 +64,7 @@ class Catalog:
         self._with_batch_norm = with_batch_norm or {}
         self._losses = losses or {}
         self._draws = draws or {}
+        self._own = frozenset(own_operations or ())
         self.operations = operations.load(own_operations)
         """The table of operations, with the lines of `[tool.autodist.operations]`."""
         self.measured: Mapping[ast.AST, Measured] = {}
@@ -74,6 +77,11 @@ class Catalog:
             for role, names in table.items():
                 for name in names:
                     self._roles[name] = self._roles.get(name, NOTHING) | {role}
+        for name, line in (own_operations or {}).items():
+            alike = self.roles(line[3:]) if isinstance(line, str) and line.startswith("as ") else NOTHING
+            known = self.operations.find(name)
+            drawing = {"random_draw"} if known is not None and known.cls in DRAWING else NOTHING
+            self._roles[name] = self._roles.get(name, NOTHING).union(alike, drawing)
 
     def roles(self, name: str) -> frozenset[str]:
         """What ``name`` does; empty if nothing is known of it."""
@@ -124,7 +132,10 @@ class Catalog:
         return found
 
     def _draws_from(self, name: str) -> frozenset[str]:
-        if not RANDOM_ROLES.isdisjoint(self.roles(name)):
+        drawing = not RANDOM_ROLES.isdisjoint(self.roles(name))
+        if name in self._own:
+            return ANY_GENERATOR if drawing else NOTHING
+        if drawing:
             return frozenset([name.partition(".")[0]])
         transforms = {"torch"} if "random_transform" in self.roles(name) else NOTHING
         found = next((drawn for pattern, drawn in self._draws.items() if fnmatchcase(name, pattern)), None)

@@ -12,11 +12,12 @@ from collections.abc import Collection, Iterator
 
 from autodist import randomness, regions
 from autodist.interpreter import Event, Interpreter
-from autodist.origins import upstream
+from autodist.program import closure
 from autodist.script import Site
 from autodist.solve.batch_draws import BatchDraws, is_asked_for
+from autodist.solve.steps import given
 from autodist.source import Source, last_name, walk
-from autodist.values import NOTHING, Draw, Object
+from autodist.values import NOTHING, Draw
 
 
 def common_draws(
@@ -116,14 +117,15 @@ def _made(bound: ast.stmt) -> ast.expr | None:
 
 
 def _is_shown_only(event: Event, run: Interpreter) -> bool:
-    """Whether a method of a model draws what no step learns from and no condition asks for: ``model.generate(...)``."""
-    owners = [call.function.owner for call in event.calls]
-    outer = event.calls[0].node if event.calls else None
-    if outer is None or not any(isinstance(owner, Object) and "module" in owner.roles for owner in owners):
+    """Whether a method of a model draws what no step learns from and no condition asks for, behind that method:
+    ``model.generate(...)``."""
+    outer = next((each.node for each in event.calls if "module" in getattr(each.function.owner, "roles", ())), None)
+    if outer is None:
         return False
-    backwards = {each.node.func for each in run.of("backward") if isinstance(each.node, ast.Call)}
-    asked = {each.node for each in run.of("test") if not each.inside_forward}
-    return not any(outer in upstream(each, run) for each in (*backwards, *asked) if isinstance(each, ast.expr))
+    program = run.runs.program
+    asked = [each for each in program.of("test") if all(region.node is not outer for region in each.region.around())]
+    said = closure((each.operation for each in (*program.of("backward"), *asked)), given)
+    return said.isdisjoint(program.made_at.get(event.node, ()))
 
 
 def _is_met_by_all(event: Event, run: Interpreter, alone: frozenset[ast.AST], training: Collection[ast.AST]) -> bool:

@@ -10,7 +10,6 @@ from autodist.interpreter import Event, Interpreter
 from autodist.project import Project
 from autodist.script import Launcher, LauncherOption, Site
 from autodist.source import Source, last_name, walk
-from autodist.spread import RANK
 from autodist.values import NOTHING, Function
 
 ADDRESS = frozenset(["MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE"])
@@ -173,10 +172,9 @@ def _declares(call: ast.Call, name: str) -> bool:
 
 def _device_numbers(run: Interpreter) -> Iterator[Site]:
     """Uses of a process's number as the number of its device: they differ as soon as there are several nodes."""
-    for node, value in run.values.items():
-        if value.spread is RANK and isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
-            source = run.sources[node]
-            if _names_device(node, source):
+    for node, source in run.sources.items():
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+            if _names_device(node, source) and run.goes_by_rank(node):
                 yield Site(source, node)
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 from autodist.interpreter import Event, Interpreter
 from autodist.models import members, settled_at, unwrapped
-from autodist.origins import learnt_from
 from autodist.placement import Replicate
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site, Wrapping
 from autodist.solve.losses import Losses
+from autodist.solve.steps import steps_of
 from autodist.source import all_of, told_once, walk
 from autodist.spread import SAME
 from autodist.values import NOTHING, UNKNOWN, Object, Wrapped
@@ -144,7 +144,7 @@ def _is_rows_to_rows(event: Event, run: Interpreter) -> bool:
     """Whether a model is given what it has a row of for each sample in training, but always the same on all ranks, and
     gives a tensor of such rows, which no loss is computed from."""
     node = event.node
-    if not isinstance(node, ast.Call) or node.keywords or node in learnt_from(run):
+    if not isinstance(node, ast.Call) or node.keywords or node in steps_of(run.runs.program).expressions:
         return False
     values = [run.values.get(each, NOTHING) for each in (node, *node.args)]
     if any(value.things or value.const is not UNKNOWN for value in values):

@@ -51,7 +51,7 @@ class Reduction:
     that it has to be computed before; ``switch`` holds where it is not that of all ranks already. ``of`` is what a mean
     is taken of, if ranks have different numbers of them; ``padded`` if rows may be longer on one rank than on another;
     ``together`` if several rows of each sample stand beside each other, which those of other samples must not part;
-    ``number`` if it is surely one of Python, ``tensor`` if it is surely one."""
+    ``number`` if it is surely one of Python, ``tensor`` if it is surely one, ``array`` if it may be one of numpy."""
 
     source: Source
     node: ast.expr
@@ -63,3 +63,4 @@ class Reduction:
     together: bool = False
     number: bool = False
     tensor: bool = False
+    array: bool = False

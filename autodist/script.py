@@ -574,6 +574,10 @@ class TrainingScript:
     """Those of them by which each rank draws numbers of samples for itself, seeded apart as its dropout is."""
     counts_samples: Callable[[ast.AST], bool] = lambda _: False
     """Whether an expression goes by how many samples a rank has, of which all have as many: `len(x)`."""
+    goes_by_rank: Callable[[ast.AST], bool] = lambda _: False
+    """Whether an expression is computed from the number of the process that runs it."""
+    comes_from_model: Callable[[ast.AST], bool] = lambda _: False
+    """Whether gradients flow back from an expression through the forward pass of a model."""
     axes: Callable[[ast.AST], int | None] = lambda _: None
     """How many axes an expression has, as far as that is told."""
     adds_up: bool = False

@@ -386,19 +386,17 @@ Thing = (
 class Value:
     """What an expression may evaluate to.
 
-    ``origins`` are the loaders and draws that its samples come from, ``models`` the modules in its graph, ``made`` the
-    expressions that computed it, ``optional`` if it may be None. ``weights`` are modules outside of which it comes of
-    their parameters, so that gradients flow to these past any forward pass. A constant is ``firm`` if it is bound
-    by a call or a loop over literals, so that a branch on it is decided; a module's settings are not.
+    ``origins`` are the loaders and draws that its samples come from, ``optional`` if it may be None. ``weights`` are
+    modules outside of which it comes of their parameters, so that gradients flow to these past any forward pass. A
+    constant is ``firm`` if it is bound by a call or a loop over literals, so that a branch on it is decided; a module's
+    settings are not.
     """
 
     things: frozenset[Thing] = frozenset()
     spread: Spread = SAME
     origins: frozenset[Object | Draw] = frozenset()
-    models: frozenset[Thing] = frozenset()
     const: Any = UNKNOWN
     firm: bool = False
-    made: frozenset[tuple[Source, ast.expr]] = frozenset()
     weights: frozenset[Thing] = frozenset()
     optional: bool = False
 
@@ -409,10 +407,9 @@ class Value:
             return other
         if self.const is other.const and self.__dict__ == other.__dict__:
             return self  # the most frequent case, in a tenth of the time
-        if self.things >= other.things and self.made >= other.made and self.origins >= other.origins:
+        if self.things >= other.things and self.origins >= other.origins:
             if (
                 self.spread is other.spread
-                and self.models >= other.models
                 and self.const is other.const
                 and self.firm == other.firm
                 and self.weights >= other.weights
@@ -424,10 +421,8 @@ class Value:
             things=self.things | other.things,
             spread=join(self.spread, other.spread),
             origins=self.origins | other.origins,
-            models=self.models | other.models,
             const=self.const if same else UNKNOWN,
             firm=self.firm and other.firm,
-            made=self.made | other.made,
             weights=self.weights | other.weights,
             optional=self.optional or other.optional,
         )
@@ -440,9 +435,9 @@ class Value:
 
     def computed(self, spread: Spread) -> Value:
         """What a computation with that spread keeps of this value."""
-        if spread is SAME and not (self.origins or self.models or self.weights):
+        if spread is SAME and not (self.origins or self.weights):
             return PLAIN
-        return NOTHING.but(spread=spread, origins=self.origins, models=self.models, weights=self.weights)
+        return NOTHING.but(spread=spread, origins=self.origins, weights=self.weights)
 
     def without(self, *kinds: type) -> Value:
         """This value, of whose origins those of some kinds have been settled."""

@@ -9,7 +9,7 @@ from autodist.edits import Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.reduction import Joining, Reduction
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
-from autodist.source import Source, last_name, shortened, walk
+from autodist.source import Source, shortened, walk
 
 from ._collectives import GATHER, GATHER_IN_TRAINING, GATHER_TOGETHER
 from ._examples import PLAIN
@@ -91,7 +91,7 @@ def gather_compared_rows(script: TrainingScript, context: Context) -> Iterator[F
         text = gather if each.switch is None else gather + GATHER_IN_TRAINING
         helper = defined(script, each.source, text.replace("{d}", d).replace("{torch}", torch))
         whole = "RowsOfAllRanks.apply({})" if each.switch is None else "gather_in_training({})"
-        if _is_of_numpy(each, script):
+        if each.array:
             whole = whole.replace("{}", f"{torch}.as_tensor({{}})") + ".numpy()"
         wraps: list[Edit] = [WrapExpr(each.node, whole)]
         if once is not None:
@@ -194,11 +194,3 @@ def _is_bound_in_turn(name: str, start: ast.stmt, source: Source) -> bool:
             bound = [each for each in (*target, *made) if isinstance(each, ast.Name) and each.id == name]
             return any(isinstance(each.ctx, ast.Store) for each in bound)
     return True
-
-
-def _is_of_numpy(reduction: Reduction, script: TrainingScript) -> bool:
-    """Whether rows are those of an array, `labels.cpu().numpy()`, or of a name that is bound to one."""
-    value = script.values.get(reduction.node)
-    made = [reduction.node, *(node for _, node in value.made if value is not None)] if value is not None else []
-    chained = (each for node in made for each in walk(node) if isinstance(each, ast.Call))
-    return any(last_name(each.func) == "numpy" and not each.args for each in chained)

@@ -4,11 +4,11 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import Edit, InsertBefore, WrapExpr
-from autodist.program import EMPTY
+from autodist.program import EMPTY, closure, held
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import TrainingScript
 from autodist.source import walk
-from autodist.values import NOTHING, Draw
+from autodist.values import Draw
 
 from ._collectives import DRAWN_BY_RANK_ZERO
 from ._examples import PLAIN
@@ -529,14 +529,14 @@ def _is_viewed(draw: Draw, script: TrainingScript) -> bool:
                 viewed = viewed.func.value
             if isinstance(viewed, ast.Call):  # what a layer gives lies side by side
                 continue
-            value = script.values.get(viewed, NOTHING)
-            ours = any(isinstance(each, Draw) and each.node is draw.node for each in value.origins)
+            above = closure(script.program.at(viewed).operations, lambda op: op.given)
+            ours = not above.isdisjoint(held(script.program.at(draw.node)))
             first = call.args[0] if call.args else None  # `x.view(len(x), -1)`
             sizes = [each for each in walk(first) if isinstance(each, ast.expr)] if first is not None else []
             counts = any(map(script.counts_samples, sizes))
             joins = counts and isinstance(first, ast.BinOp)  # `y.view(len(y) * length)`
             kept = not joins if draw.batch else counts and not joins  # `x.view(-1, 784)` of a batch may keep them
-            if ours and not value.models and not kept:
+            if ours and not script.comes_from_model(viewed) and not kept:
                 return True
     return False
 

@@ -3,12 +3,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.edits import InsertAfter, Prepend, SetArgument, WrapExpr
+from autodist.edits import Edit, Guard, InsertAfter, Prepend, SetArgument, WrapExpr
 from autodist.program import EMPTY
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Site, TrainingScript
-from autodist.source import Source, argument, walk
-from autodist.spread import Spread
+from autodist.source import Source, all_of, argument, last_name, walk
 from autodist.values import NOTHING
 
 from ._collectives import AS_ON_RANK_ZERO, SETTINGS_AS_ON_RANK_ZERO
@@ -167,8 +166,7 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         given = argument(site.node, "disable")
         code = negated(test)
         if given is not None:
-            already = script.values.get(given, NOTHING)
-            if already.spread is Spread.RANK or already.const is True:
+            if script.goes_by_rank(given) or script.values.get(given, NOTHING).const is True:
                 continue
             other = site.source.code(given)
             loose = isinstance(given, (ast.IfExp, ast.Lambda, ast.NamedExpr))
@@ -189,10 +187,11 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
             fix = Fix((*imports, *planned(site.source, edit), *_settings_of_sweep(script, site, context)))
         elif site.node in script.lone_writers:
             other, more = "None", imports
-            if isinstance(site.source.parents.get(site.node), ast.withitem):
+            if _is_entered(site, script):
                 name, needed = imported(context, site.source, "contextlib")
                 other, more = f"{name}.nullcontext()", (*imports, *needed)
-            alone = WrapExpr(site.node, f"{{}} if {test} else {other}")
+            bare = isinstance(site.statement, ast.Expr) and site.statement.value is site.node
+            alone: Edit = Guard(site.statement, test) if bare else WrapExpr(site.node, f"{{}} if {test} else {other}")
             fix = Fix((*more, *planned(site.source, alone)))
         else:
             continue
@@ -209,6 +208,17 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         asked = WrapExpr(site.node, f"as_on_rank_zero({site.source.code(site.node.value)} and {{}})")
         fix = Fix((*imports, *helper, *planned(site.source, asked)))
         yield Finding(site.source, site.node, "the writer is there on rank 0 alone, and knows the folder", fix)
+
+
+def _is_entered(site: Site, script: TrainingScript) -> bool:
+    """Whether what a call makes is entered by a `with`, there or where it is kept or handed on: `with run:`, or by a
+    stack of contexts."""
+    trees = [source.tree for source in script.project.sources]
+    entered = [item.context_expr for tree in trees for item in all_of(tree, ast.withitem)]
+    calls = (call for tree in trees for call in all_of(tree, ast.Call) if last_name(call.func) == "enter_context")
+    entered += (call.args[0] for call in calls if call.args)
+    held = (thing for each in entered for thing in script.program.at(each).things)
+    return site.node in entered or any(getattr(thing, "node", None) is site.node for thing in held)
 
 
 def _settings_of_sweep(script: TrainingScript, site: Site, context: Context) -> Planned:
@@ -254,7 +264,7 @@ def _is_config(node: ast.AST, script: TrainingScript) -> bool:
 
 
 def _is_chosen_by_rank(mode: ast.expr | None, script: TrainingScript) -> bool:
-    return mode is not None and script.values.get(mode, NOTHING).spread is Spread.RANK
+    return mode is not None and script.goes_by_rank(mode)
 
 
 def _kept(mode: ast.expr | None, site: Site) -> str:

@@ -7,7 +7,6 @@ from autodist.edits import Edit, InsertAfter, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 from autodist.source import counted_of
-from autodist.values import NOTHING
 
 from ._collectives import MEAN_COUNT, WEIGH
 from ._preamble import defined, dist, imported, planned
@@ -114,9 +113,7 @@ def weigh_uneven_loss(script: TrainingScript, context: Context) -> Iterator[Find
         torch, torch_import = imported(context, loss.source, "torch")
         node = loss.node
         wrap: Edit
-        if isinstance(node, ast.BinOp) and (
-            counted_of(node.right) or not script.values.get(node.right, NOTHING).models
-        ):
+        if isinstance(node, ast.BinOp) and (counted_of(node.right) or not script.comes_from_model(node.right)):
             code, wrap = MEAN_COUNT, WrapExpr(node.right, "mean_count({})")
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):  # `loss, logits = model(x, labels=x)[:2]`
             weighed = f"{node.id} = weigh_by_count({node.id}, {loss.count.replace('{torch}', torch)})"

@@ -30,7 +30,7 @@ LAYERS = """
     accumulation
     losses
     metrics
-    origins | models | launchers | borrowed | frameworks
+    models | launchers | borrowed | frameworks
     files
     regions
     interpreter
@@ -67,7 +67,7 @@ INTERPRETER = """
     arithmetic | attributes | branches | stores
     shared
     evaluation
-    draws | whole_data
+    draws
     contents
     loaders | names | overloads
     machine
@@ -88,7 +88,7 @@ MODELS = """
     passes | wrapping
     nameless
     history | places
-    moves | sparse
+    behind | moves | sparse
     parts | outputs
 """
 
@@ -179,7 +179,7 @@ SOLVE = """
     search
     facts
     layouts
-    sources | demands | learned | generators | normalising | kept_gradients
+    sources | demands | learned | forward | generators | normalising | kept_gradients
     batch_draws
     draws
     batches | alone | written | stores | sides | passes

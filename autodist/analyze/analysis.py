@@ -80,9 +80,10 @@ def _read(project: Project, config: Config, facts: catalog.Catalog) -> TrainingS
 
 def _analyzed(project: Project, config: Config, facts: catalog.Catalog, again: Runs) -> TrainingScript:
     """The semantic model of a project that can be followed to its end."""
-    first = again(Plan())
-    known = Plan(modules=frozenset(first.promoted), inputs=_derived(first))
-    if known.modules or known.inputs:
+    known = Plan(inputs=_derived(project, again))
+    first = again(known)
+    if first.promoted:
+        known = replace(known, modules=frozenset(first.promoted))
         first = again(known)
     if not is_distributed(first) and (held := read_ahead(first)):
         ahead = again(replace(known, held=held))
@@ -97,11 +98,10 @@ def _analyzed(project: Project, config: Config, facts: catalog.Catalog, again: R
     return script
 
 
-def _derived(run: Interpreter) -> frozenset[int]:
+def _derived(project: Project, again: Runs) -> frozenset[int]:
     """The calls that make tensors by which losses are derived, and which are data like any other."""
-    if not any("requires_grad" in source.text for source in run.project.sources):
-        return frozenset()
-    return frozenset(id(each.node) for each in steps_of(run.runs.program).derived)
+    asked = any("requires_grad" in source.text for source in project.sources) and again.traced.complete
+    return frozenset(id(each.node) for each in steps_of(again.traced).derived) if asked else frozenset()
 
 
 def _without(
@@ -306,9 +306,7 @@ def _modelled(
     dropped |= {e.node for e in first.events if e.kind == "wrap" and e.detail.const == "fully_sharded"}
     plan = replace(plan, wraps={} if fsdp else wrap_plan(models), dropped=dropped)
     by_hand = is_distributed(first)
-    as_it_is = by_hand and not (plan.wraps or plan.dropped or plan.bare) and first.shares_alike(first.under(plan))
-    planned: Callable[[Plan], Interpreter] = first.under if as_it_is else again
-    second = planned(plan)
+    second = again(plan)
     if randomness.sees_all(second):  # as each rank does, its statistics are those of all
         models = [replace(model, batch_norm=False) for model in models]
     late = () if fsdp and not by_hand else tuple(moved_too_late((model.object for model in models), second))
@@ -321,7 +319,7 @@ def _modelled(
     summed = () if is_distributed(second) else terms(again.program, second, plan)
     if summed:
         plan = replace(plan, terms=_nodes(summed))
-        second = planned(plan)
+        second = again(plan)
     batch_sizes = batch_size_sites(second, plan)
     divided = frozenset(site.node for site in batch_sizes if isinstance(site.node, ast.expr))
     whole_sizes = sizes_of_all(divided, pairs, again.program, second) if pairs else frozenset[ast.expr]()
@@ -339,11 +337,11 @@ def _modelled(
     plan = replace(plan, reduced=single)
     second, before, _ = reduced(again, plan, second, training=True)
     plan = replace(plan, reduced=plan.reduced | {each.node for each in before})
-    second = planned(plan)
+    second = again(plan)
     lying_so = partial(losses, again.program, second, plan)
     even, joined, numbers = ([], (), ()) if by_hand else whole_losses(again, second, lying_so)
     plan = replace(plan, weighed=_nodes(even), joined=_nodes(joined), reduced=plan.reduced | _nodes(numbers))
-    run, reductions, leftover = reduced(again, plan, planned(plan))
+    run, reductions, leftover = reduced(again, plan, again(plan))
     reductions = [*before, *reductions]
     made_global = {place.node for place in reductions}
     even = [each for each in even if not (isinstance(each.node, ast.BinOp) and each.node.right in made_global)]

@@ -83,7 +83,7 @@ from autodist.fsdp import shards, unshardable
 from autodist.interpreter import Event, Interpreter
 from autodist.launchers import launcher, without
 from autodist.losses import refilled, unbatched, wholes
-from autodist.models import shuttles
+from autodist.models import modules_behind, shuttles
 from autodist.models.sparse import sparse_over_nccl
 from autodist.placement import Partial
 from autodist.project import Project
@@ -113,7 +113,7 @@ def assembled(
     losses: Losses,
 ) -> TrainingScript:
     """The script as the rules see it, from the analyses with (`run`) and without (`first`) what was decided."""
-    shared_draws = (*draw_sites(run, draws), *wholes.draws(run, "dealt_out"), *wholes.draws(run, "taken"))
+    shared_draws = (*draw_sites(run, draws), *wholes.dealt_out(run))
     before = {each.node for each in above(run.runs.program, (*run.plan.taken, *run.plan.batches))}
     dealt = frozenset[ast.AST]([*(draw.node for draw in shared_draws), *before])
     loaders, concerns = sharded_loaders(first, run, trained)
@@ -285,6 +285,8 @@ def assembled(
         refitted=tuple(refilled.refitted(run, batch_sizes)),
         joined_in_full=tuple(Site(*each) for each in joined_in_full(run.runs.program, run.placements)),
         counts_samples=run.counts_samples,
+        goes_by_rank=run.goes_by_rank,
+        comes_from_model=lambda node: bool(modules_behind(run, node)),
         axes=run.axes,
         adds_up=any(isinstance(each, Partial) and each.reduce == "sum" for each in run.placements.of.values()),
         wholes=tuple(draw for draw in wholes.draws(run) if not draw.batch),

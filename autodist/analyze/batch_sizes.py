@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from autodist.interpreter import Event, Interpreter, Plan
-from autodist.origins import learnt_from
 from autodist.placement import Shard
+from autodist.placement.filled import KEEPING, short
+from autodist.program import VIEWS, Operation, closure, held
 from autodist.rule import Severity
 from autodist.script import Concern, Site
+from autodist.solve.steps import steps_of
 from autodist.source import Source, argument, first_index, last_name, walk
-from autodist.values import NOTHING, Draw, Object, Path_, Table, Value
+from autodist.values import NOTHING, Draw, Object, Path_, Table
 
 KEYS = frozenset(["init_hidden", "initHidden", "init_state", "size", "Size"])
 SAMPLING = frozenset(["sample", "rsample"])
@@ -433,7 +435,7 @@ def _repeats_for_losses(use: ast.expr, source: Source, run: Interpreter) -> bool
 
 def _reaches_losses(call: ast.Call, source: Source, run: Interpreter) -> bool:
     """Whether losses are computed from what a call gives, by the names that it goes through, and of all of it."""
-    fed, reached = learnt_from(run), False
+    fed, reached = steps_of(run.runs.program).expressions, False
     pending: list[tuple[Source, ast.stmt]] = [(source, source.statement(call))]
     seen: set[ast.stmt] = set()
     while pending and len(seen) < STATEMENTS:
@@ -599,45 +601,27 @@ def _cuts_rows(use: ast.expr, source: Source, run: Interpreter) -> bool:
 def _goes_through_rows(use: ast.expr, source: Source, run: Interpreter) -> bool:
     """`out[torch.arange(batch_size), labels]`, also where the numbers have a name, which they may have before training
     begins."""
-    call = source.parents[use]
+    call, program = source.parents[use], run.runs.program
     if not isinstance(call, ast.Call) or call.args != [use] or last_name(call.func) not in ("range", "arange"):
         return False
-    statement = source.statement(use)
-    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    name = target.id if isinstance(target, ast.Name) else None
 
-    def latest(node: ast.expr) -> Value:
-        return run.values.get(node, NOTHING)
+    def counts(index: ast.expr) -> bool:
+        numbers = closure(held(program.at(index)), lambda op: op.given if _keeps_numbers(op) else ())
+        return any(each.node is call for each in numbers)
 
-    def counts(part: ast.expr) -> bool:
-        made = statement.value if isinstance(statement, ast.Assign) and getattr(part, "id", "") == name else part
-        return _counted_off(made, latest) is call
-
-    def goes_through(node: ast.Subscript) -> bool:
-        parts = getattr(node.slice, "elts", [])
-        labelled = any(run.has_rows(part) and not latest(part).things for part in parts[1:])
-        return run.has_rows(node.value) and labelled
-
-    indexed = (each for each in walk(source.home(statement)) if isinstance(each, ast.Subscript))
-    through = [each for each in indexed if isinstance(each.slice, ast.Tuple) and counts(each.slice.elts[0])]
-    return bool(through) and all(map(goes_through, through))
+    taken = {each.node for each in program.operations if each.name in ("getitem", "setitem")}
+    indexed = [(each.value, each.slice) for each in taken if isinstance(each, ast.Subscript)]
+    through = [(of, key.elts) for of, key in indexed if isinstance(key, ast.Tuple) and counts(key.elts[0])]
+    labelled = (
+        any(run.has_rows(each) and not program.at(each).things for each in labels) for _, (_, *labels) in through
+    )
+    return bool(through) and all(labelled) and all(run.has_rows(of) for of, _ in through)
 
 
-def _counted_off(index: ast.expr, latest: Callable[[ast.expr], Value]) -> ast.Call | None:
-    """The call that counts off what an index goes through: `range(n)`, `torch.arange(n)`, also as a list, on a device,
-    or by a name."""
-    if isinstance(index, ast.Name):
-        made = [each for _, each in latest(index).made if each is not index]
-        index = made[0] if len(made) == 1 else index
-    if not isinstance(index, ast.Call):
-        return None
-    name = last_name(index.func)
-    if name in ("range", "arange"):
-        return index
-    if name in ("list", "tensor", "LongTensor", "as_tensor", "array") and len(index.args) >= 1:
-        return _counted_off(index.args[0], latest)
-    moved = isinstance(index.func, ast.Attribute) and name in ("to", "cuda", "cpu", "long", "int", "type", "type_as")
-    return _counted_off(index.func.value, latest) if moved and isinstance(index.func, ast.Attribute) else None
+def _keeps_numbers(operation: Operation) -> bool:
+    """Whether it gives the numbers that it is given, each at its place: `torch.tensor(list(range(n))).cuda()`"""
+    made = operation.name == "torch.LongTensor" or operation.known is not None and operation.known.cls == "same"
+    return made or short(operation) in KEEPING - VIEWS
 
 
 def distinguishing(

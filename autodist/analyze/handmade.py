@@ -10,15 +10,14 @@ from autodist import randomness
 from autodist.analyze.batch_sizes import shapes_tensors, told_sizes
 from autodist.analyze.launched import is_distributed
 from autodist.interpreter import Event, Interpreter, once_a_run
-from autodist.origins import upstream
 from autodist.placement import Replicate
 from autodist.placement.samples import OF_TIME
-from autodist.program import EMPTY
+from autodist.program import EMPTY, closure, held
 from autodist.rule import Severity
 from autodist.script import Concern, Loader, Site
-from autodist.solve.steps import steps_of
+from autodist.solve.steps import given, steps_of
 from autodist.source import Source, all_of, argument, counted_of, last_name, shortened, walk
-from autodist.spread import SAME, Spread
+from autodist.spread import SAME
 from autodist.values import NOTHING, Draw, Function, Index, Items, Object, Path_, Value, drawn_from, is_clock
 
 SEQUENCES_FIRST = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
@@ -149,20 +148,22 @@ def filled_batch(run: Interpreter) -> tuple[Source, ast.Name] | None:
     `while len(images) < batch_size`. A rank finds its own number of them, and all ranks maybe more than a batch."""
     if is_distributed(run):
         return None
+    program = run.runs.program
     counted = {
-        id(thing): (event.source, node.args[0])
+        thing: (event.source, node.args[0])
         for event in run.of("test")
         if isinstance(event.source.statement(event.node), ast.While)
         for node in walk(event.node)
         if isinstance(node, ast.Call) and last_name(node.func) == "len" and _holds_some(node.args[0], run)
-        for thing in run.values.get(node.args[0], NOTHING).things
-        if isinstance(thing, Items) and isinstance(node.args[0], ast.Name)
+        for thing in program.at(node.args[0]).things
+        if isinstance(node.args[0], ast.Name)
     }
     for event in run.of("forward") if counted else ():
         if event.grad and event.loops and isinstance(event.node, ast.Call):
-            given = (each for argument in event.node.args for each in upstream(argument, run))
-            reached = (id(thing) for each in given for thing in run.values.get(each, NOTHING).things)
-            if (found := next((counted[each] for each in reached if each in counted), None)) is not None:
+            values = [program.at(each) for each in event.node.args]
+            above = closure((op for each in values for op in held(each)), given)
+            reached = {thing for each in (*values, *(v for op in above for v in op.operands)) for thing in each.things}
+            if (found := next((at for thing, at in counted.items() if thing in reached), None)) is not None:
                 return found
     return None
 
@@ -184,6 +185,10 @@ def origins_of(run: Interpreter) -> list[Object | Draw]:
             data = [each for each in given if not is_clock(each) and not (isinstance(each, Draw) and each.whole)]
             for origin in sorted(data, key=lambda o: (o.node.lineno, o.node.col_offset)):
                 found.setdefault(origin)
+    if not found:  # as the graph tells
+        training = {each.node for each in run.runs.sources(run.runs.program, frozenset(), frozenset()).training}
+        made = (each for event in run.of("loader") for each in event.value.objects("loader"))
+        found |= {each: None for each in made if each.node in training and each.key not in run.plan.held}
     idle = _only_read_without_gradients(run)
     loaders = [each for each in found if isinstance(each, Object) and "loader" in each.roles]
     if any(each.key not in idle for each in loaders):
@@ -605,4 +610,4 @@ def _is_shared(draw: Draw, run: Interpreter) -> bool:
         return draw.node in parent.args and any(draw in event.value.origins for event in run.of("share"))
     if not isinstance(parent, ast.Subscript) or not isinstance(parent.slice, ast.Slice) or parent.slice.lower is None:
         return False
-    return run.values.get(parent.slice.lower, NOTHING).spread is Spread.RANK
+    return run.goes_by_rank(parent.slice.lower)

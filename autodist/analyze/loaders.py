@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from autodist import randomness, regions, resizing
 from autodist.analyze.batch_sizes import training_switch
-from autodist.analyze.numbering import counts_on, numbered_around
+from autodist.analyze.numbering import counts_on, numbered_around, repeats
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.placement import Replicate, Shard
 from autodist.placement.arguments import gives_zeros
@@ -218,8 +218,19 @@ def _goes_on(event: Event) -> bool:
     return len(bound) == 1 == len(made) and last_name(made[0].func) == "iter" and bound[0] in block
 
 
-def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: Interpreter) -> Iterator[Epoch]:
-    """The statements that start a pass over one of the loaders."""
+def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: Interpreter) -> list[Epoch]:
+    """The statements that start a pass over one of the loaders. Either each is told the number of its epoch, or, where
+    one that trains has none, the sampler counts them all: by both it would come to a number that it had before."""
+    found = [*_begun(loaders, passes, run, numbered=True)]
+    if any(counted for _, counted in found):
+        found = [*_begun(loaders, passes, run, numbered=False)]
+    return [epoch for epoch, _ in found]
+
+
+def _begun(
+    loaders: list[Object], passes: Mapping[Object, list[Event]], run: Interpreter, *, numbered: bool
+) -> Iterator[tuple[Epoch, bool]]:
+    """The same, ``numbered`` by loops or not, and whether the sampler counts the steps of training from there."""
     seen: set[ast.stmt] = set()
     events = {event.order: event for loader in loaders for event in passes.get(loader, [])}
     steps = run.step_loops
@@ -240,7 +251,7 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
         if not outer and event.grad and statement not in seen:  # one pass, ahead of those of training or after them
             if passed_before:
                 seen.add(statement)
-                yield Epoch(event.source, statement, _loader_name(event, loaders, run), None)
+                yield Epoch(event.source, statement, _loader_name(event, loaders, run), None), False
         if not outer or statement in seen or any(isinstance(s, ast.For) and s is statement for s in seen):
             continue
         seen.add(statement)
@@ -249,26 +260,33 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
         number, counted = _number(outer, event)
         if counted is not None and counted not in kept and any(loop in kept for loop in outer[outer.index(counted) :]):
             number, counted = None, None  # it numbers the loaders that are made anew, and not the passes over one
-        anew = number is not None and any(loop.node in made[loader] for loader in loaders for loop in outer)
-        again = restarts or number is not None and _passes_again(event, events.values(), loaders)
-        goes_on = False
-        if len(phases) > 1 or _is_repeated(kept) or any(call.function.node in run.closures for call in event.calls):
+        if counted is not None and _is_elsewhere_too(event, number, counted, passes):
+            number, counted = None, None
+        again = restarts or _passes_again(event, events.values(), loaders)
+        inside = any(call.function.node in run.closures for call in event.calls)
+        if not numbered or again or len(phases) > 1 or _is_repeated(kept, event, name) or inside:
             number = None
-        elif again:
-            goes_on = anew
-            number = number if anew else None
         elsewhere = [loop for loop in outer if any(loop.node in made[each] for each in loaders)]
-        if number is None and len(phases) < 2 and not again and not elsewhere:
+        if number is None and numbered and len(phases) < 2 and not again and not elsewhere:
             told = numbered_around(event, events.values(), name)
             if told is not None and not _beside(event, name, loaders, run):
-                yield told
+                yield told, False
                 continue
         around = outer[: outer.index(counted)] if number is not None and counted is not None else outer
         remade = [loop for loop in around if any(loop.node in made[loader] for loader in loaders)]
         begun = not all(_makes_model(loop, run) for loop in remade)
         for each in (name, *_beside(event, name, loaders, run)):
-            counts = f"{each}.sampler.epoch + {number} + 1" if goes_on else number
-            yield Epoch(event.source, statement, each, counts if each or not goes_on else None, begun)
+            yield Epoch(event.source, statement, each, number, begun), number is None and event.grad and not begun
+
+
+def _is_elsewhere_too(event: Event, number: str | None, counted: Loop, passes: Mapping[Object, list[Event]]) -> bool:
+    """Whether a function that reads the number of a loop around its call, which it is not given, is called from
+    outside of that loop as well, to pass over another loader."""
+    given = event.function.node.args if event.function is not None else None
+    if given is not None and any(each.arg == number for each in all_of(given, ast.arg)):
+        return False
+    others = (each for found in passes.values() for each in found if each.node is event.node)
+    return any(counted.node not in {loop.node for loop in each.loops} for each in others)
 
 
 def _makes_model(loop: Loop, run: Interpreter) -> bool:
@@ -317,10 +335,13 @@ def _excludes(one: list[tuple[Source, ast.AST]], other: list[tuple[Source, ast.A
     )
 
 
-def _is_repeated(loops: list[Loop]) -> bool:
-    """Whether no loop numbers the passes over a loader: a `while` has no number, a loop around starts it anew."""
+def _is_repeated(loops: list[Loop], event: Event, name: str | None) -> bool:
+    """Whether no loop numbers the passes over a loader: a `while` has no number, a loop around starts it anew, and one
+    inside may pass over it in each of its rounds."""
     counting = [place for place, loop in enumerate(loops) if any(_numbers(loop).values())]
-    return any(isinstance(loop.node, (ast.While, ast.Call)) for loop in loops) or bool(counting) and counting[-1] > 0
+    if any(isinstance(loop.node, (ast.While, ast.Call)) for loop in loops) or counting and counting[-1] > 0:
+        return True
+    return bool(counting) and any(repeats(loop, event, name) for loop in loops[1:])
 
 
 def _numbers(loop: Loop) -> dict[str, set[Index]]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeGuard
 
-from autodist import operations
 from autodist.analyze import padding
 from autodist.analyze.launched import is_distributed
 from autodist.analyze.reductions import scaled_gradients
@@ -15,9 +14,10 @@ from autodist.borrowed import departed
 from autodist.files.naming import rank_zero_statements
 from autodist.interpreter import Event, Interpreter, Runs
 from autodist.losses.own_gradients import OwnGradient, is_of, own_gradients
-from autodist.origins import learnt_from
+from autodist.models import modules_behind
 from autodist.placement import Replicate
 from autodist.placement.arguments import sizes_of
+from autodist.placement.opaque import COUNTED
 from autodist.program import Operation, Program, closure
 from autodist.reduction import IN_TRAINING, Reduction, joining
 from autodist.rule import Severity
@@ -26,10 +26,11 @@ from autodist.solve import gradients
 from autodist.solve.alone import Alone
 from autodist.solve.gathering import Gathered
 from autodist.solve.gradients import Gradients
-from autodist.solve.kinds import NUMBER, TENSOR, kind_of
+from autodist.solve.kinds import NUMBER, TENSOR, is_array, kind_of
 from autodist.solve.losses import OF_PARTS, UNSURE, Losses
+from autodist.solve.steps import steps_of
 from autodist.solve.written import code_of, readers
-from autodist.source import last_name, shortened, walk
+from autodist.source import Source, last_name, shortened, walk
 from autodist.values import NOTHING, Class, External, Object, Value
 
 ROUNDING = frozenset("int round floor ceil trunc".split())
@@ -76,6 +77,7 @@ def gathered_rows(run: Interpreter, program: Program, losses: Losses, wanted: Co
             joining(each.placement),
             switch=IN_TRAINING if any(_is_evaluated(op, each, losses) for op in made[each.node]) else None,
             together=getattr(each.placement, "in_parts", False),
+            array=is_array(program.at(each.node)),
         )
         for each in rows.values()
     ]
@@ -83,8 +85,8 @@ def gathered_rows(run: Interpreter, program: Program, losses: Losses, wanted: Co
 
 def _is_made_whole(node: ast.expr, program: Program) -> bool:
     """Whether it is made of as many numbers as a batch has, by a size that is written down: `torch.ones(8, 4)`"""
-    made, table = program.at(node).operations, operations.load()
-    known = [table.find(each.name) for each in made]
+    made = program.at(node).operations
+    known = [each.known for each in made]
     sizes = [size for each in made for size in sizes_of(each)]
     written = bool(sizes) and all(size.is_constant for size in sizes)
     return written and all(each is not None and each.cls in ("fill", "random") for each in known)
@@ -195,6 +197,13 @@ def _lost(run: Interpreter, losses: Losses) -> Iterator[Concern]:
         so = ": if so," if reason in UNSURE else ", so that"
         message = f"{code}: {reason}{so} results differ from those of one process"
         yield Concern("AD602", operation.source, operation.node, message, Severity.WARNING)
+    for site in _sites(losses.sums_or_means(), run):
+        message = (
+            "this loss is a sum over samples in one case and a mean in another: gradients that are averaged over the "
+            "ranks are those of a mean; multiply the loss by the number of ranks where it is a sum, or take a mean in "
+            "both cases"
+        )
+        yield Concern("AD602", site.source, site.node, message, Severity.WARNING)
     for operation, over in losses.weighted():
         numbers = "weights" if over.startswith("weighted") else "number"
         of_ranks = "" if numbers == "weights" else ", of which ranks have different numbers"
@@ -254,7 +263,7 @@ def _told_by_events(run: Interpreter) -> Iterator[Concern]:
             )
             yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
             break
-    learnt = set() if is_distributed(run) else learnt_from(run)
+    learnt = frozenset() if is_distributed(run) else steps_of(run.runs.program).expressions
     for node in [each for each in run.values if each in learnt and _rounds_share(each, run)][:1]:
         message = (
             f"{shortened(ast.unparse(node))} is rounded for each rank's share of a batch: together they come to "
@@ -268,8 +277,8 @@ def _told_by_events(run: Interpreter) -> Iterator[Concern]:
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
     yield from _unseen_collations(run)
-    for event in run.of("own_loss")[:1]:
-        yield from _own_loss(event, run)
+    for source, place, model in [*_own_losses(run)][:1]:
+        yield from _own_loss(source, place, model, run)
 
 
 OWN_LOSSES = {
@@ -292,15 +301,25 @@ def _class_of(model: str) -> str:
     return model.removesuffix(".from_pretrained").removesuffix(".from_config").rpartition(".")[2]
 
 
-def _own_loss(event: Event, run: Interpreter) -> Iterator[Concern]:
+def _own_losses(run: Interpreter) -> Iterator[tuple[Source, ast.AST, Object]]:
+    """The losses that models of libraries take for themselves over numbers of which placements do not tell."""
+    for event in run.of("own_loss"):
+        yield from ((event.source, event.node, thing) for thing in event.value.things if isinstance(thing, Object))
+    for op in steps_of(run.runs.program).ordered:
+        if isinstance(op.node, ast.Attribute) and op.node.attr == "loss" and not run.is_alike(op.node.value):
+            for model in sorted(modules_behind(run, op.node.value), key=lambda each: each.name):
+                if (kind := run.catalog.own_loss(model.name)) and kind not in COUNTED:
+                    yield op.source, op.node, model
+
+
+def _own_loss(source: Source, node: ast.AST, model: Object, run: Interpreter) -> Iterator[Concern]:
     """The loss of a model of a library that is no mean over samples, and cannot be weighed."""
-    model = next(thing for thing in event.value.things if isinstance(thing, Object))
     kind = run.catalog.own_loss(model.name)
     reduction = model.argument("ctc_loss_reduction")
     if kind == "summed" and reduction is not None and reduction.const == "mean":
         return
     message = f"the loss of {_class_of(model.name)} {OWN_LOSSES.get(kind, UNEVEN)}"
-    yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+    yield Concern("AD602", source, node, message, Severity.WARNING)
 
 
 def _unseen_collations(run: Interpreter) -> Iterator[Concern]:

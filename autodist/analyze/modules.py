@@ -9,9 +9,11 @@ from autodist import regions
 from autodist.analyze.launched import is_distributed
 from autodist.interpreter import Event, Interpreter
 from autodist.models import (
+    differentiated,
     holds_only_parameters,
     keys,
     members,
+    modules_behind,
     optimized_by,
     parts,
     unseen_beside,
@@ -22,7 +24,7 @@ from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
 from autodist.solve.learned import learned
 from autodist.source import Source, argument, last_name, shortened, walk
-from autodist.values import NOTHING, Class, External, Items, Object, Thing, Wrapped, of
+from autodist.values import NOTHING, Class, External, Items, Object, Thing, Wrapped
 
 RECORDS = ("torch.cuda.graph", "torch.cuda.make_graphed_callables")
 
@@ -170,7 +172,7 @@ def _only_attacks(event: Event, run: Interpreter) -> bool:
     kept = any(isinstance(n, (ast.Attribute, ast.Subscript)) and isinstance(n.ctx, ast.Store) for n in _changed(body))
     learns = any(isinstance(n, ast.Call) and last_name(n.func) == "backward" for n in walk(body))
     result = run.values.get(call, NOTHING) if isinstance(call, ast.expr) else NOTHING
-    return call is not None and not (kept or learns or result.models or result.things)
+    return call is not None and not (kept or learns or modules_behind(run, call) or result.things)
 
 
 def _changed(body: ast.AST) -> Iterator[ast.expr]:
@@ -244,10 +246,7 @@ def differentiated_norms(run: Interpreter, models: list[Model]) -> Iterator[Conc
         if event.detail.const is not True or not isinstance(event.node, ast.Call) or not event.grad:
             continue
         given = (argument(event.node, "outputs", 0), argument(event.node, "inputs", 1))
-        through, before = (
-            {key for t in run.values.get(each, NOTHING).models for key in keys(unwrapped(of(t)))} if each else set()
-            for each in given
-        )
+        through, before = (keys(modules_behind(run, each)) if each else frozenset() for each in given)
         for model in models:
             passed = model.batch_norm and not model.wrapped and model.object.key in through - before
             if passed and any(run.normalises(each) for each in (model.object, *model.alternatives)):
@@ -264,7 +263,7 @@ def penalties_alone(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     wrapper waits for its gradient."""
     awaited = keys(part for each in models if not each.bypassed for part in parts(each.object))
     for event in run.of("backward"):
-        held = {each.key for each in event.value.models if isinstance(each, Object)}
+        held = keys(differentiated(run, event))
         if (not held or held & awaited) and learned(run.runs.program).learns_from_derivatives(event.node):
             message = (
                 "trains on a gradient penalty alone, on which a last bias has no say, so that "

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from autodist.interpreter import Event, Loop
 from autodist.script import Epoch
-from autodist.source import Source, last_name, walk
+from autodist.source import Source, all_of, last_name, walk
 from autodist.values import Function
 
 
@@ -39,6 +39,23 @@ def numbered_around(event: Event, events: Iterable[Event], name: str | None) -> 
         return None  # called from several places
     assert call.node is not None
     return Epoch(call.source, call.source.statement(call.node), name, number)
+
+
+def repeats(loop: Loop, event: Event, name: str | None) -> bool:
+    """Whether each round of a loop passes over the same loader, whose name it does not bind: `for net in nets:`, and
+    not `for phase in phases:`, around `for x, y in loaders[phase]:`."""
+    for call in reversed(event.calls):
+        if call.function is loop.function:
+            break
+        given = call.given().get(name or "")
+        if isinstance(given, ast.expr):
+            name = ast.unparse(given)
+        elif name is None or _binds(call.function, _root(name), call.function.source):
+            return False
+    if name is None:
+        return False
+    bound = {ast.unparse(each) for each in walk(loop.node) if isinstance(getattr(each, "ctx", None), ast.Store)}
+    return bound.isdisjoint(map(ast.unparse, all_of(ast.parse(name), ast.expr)))
 
 
 def counts_on(loops: Mapping[ast.AST | None, Source]) -> bool:
@@ -112,10 +129,15 @@ def _means_the_same(name: str, event: Event, loop: Loop) -> bool:
     """Whether a loader has the same name where a loop calls what passes over it: that of a module, or of an object."""
     if _is_of_same_object(name, loop.function, event.function):
         return True
-    root = name.partition(".")[0].partition("[")[0]
+    root = _root(name)
     return loop.source is event.source and not any(
         _binds(function, root, event.source) for function in (loop.function, event.function) if function is not None
     )
+
+
+def _root(name: str) -> str:
+    """`loaders`, of `loaders[phase]`"""
+    return name.partition(".")[0].partition("[")[0]
 
 
 def _binds(function: Function, name: str, source: Source) -> bool:

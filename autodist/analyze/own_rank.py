@@ -7,10 +7,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from autodist import operations
 from autodist.interpreter import Event, Interpreter
 from autodist.launchers import launcher
-from autodist.placement.between_ranks import gives_rank
+from autodist.placement.between_ranks import is_rank
 from autodist.program import Operation, Program, Value, closure
 from autodist.script import Site
 from autodist.solve.steps import given
@@ -98,11 +97,10 @@ def _is_number(operation: Operation) -> bool:
     """The number of the rank among those of all nodes: `int(os.environ["RANK"])`, `dist.get_rank()`"""
     if operation.name == "builtins.int" and operation.inputs:
         return bool(operation.inputs[0].operations) and all(map(_is_number, operation.inputs[0].operations))
-    known = operations.load().find(operation.name)
     variables = [str(each) for value in operation.inputs[:1] for _, each in value.constants]
     if any(map(OF_A_NODE.search, [operation.name, *variables])):
         return False
-    return gives_rank(operation) or known is not None and known.cls == "rank"
+    return is_rank(operation)
 
 
 def _is_zero_test(operation: Operation) -> bool:

@@ -8,12 +8,18 @@ from collections.abc import Iterator
 from autodist.analyze.handmade import origins_of
 from autodist.interpreter import Event, Interpreter
 from autodist.interpreter.events import Loop
+from autodist.models import modules_behind
+from autodist.placement import Placement, Shard
+from autodist.program import Operation, closure, held
 from autodist.rule import Severity
 from autodist.script import Concern
+from autodist.solve.steps import steps_of
 from autodist.source import first_index, last_name, shortened, walk
 from autodist.values import NOTHING, Draw, Object, Path_, drawn_from
 
 SPLITTING = frozenset({"split", "split_with_sizes", "tensor_split"})
+TAKEN_FROM = ("iterate", "builtins.list", "builtins.tuple")
+"""The names of operations that give what is in something, one or all: `list(x.chunk(4))`."""
 THROUGH = frozenset({"zip", "enumerate", "tqdm", "list"})
 
 
@@ -47,26 +53,32 @@ def steps_on_parts(run: Interpreter) -> Concern | None:
 
 def cut_into_pieces(run: Interpreter) -> Iterator[Concern]:
     """Steps that go over so many pieces of a batch, `for part in x.chunk(4)`: a rank that has fewer rows has fewer."""
+    learnt = steps_of(run.runs.program).differentiated
     for event in run.of("forward"):
         loop = event.loops[-1] if event.grad and event.loops and not event.inside_forward else None
-        node = loop.node if loop is not None else None
-        if loop is None or not isinstance(node, ast.For):
-            continue
-        names = [each for each in walk(node.iter) if isinstance(each, ast.Name)]
-        made = [each for name in names for _, each in run.values.get(name, NOTHING).made]
-        for call in (each for part in (node.iter, *made) for each in walk(part) if isinstance(each, ast.Call)):
-            of = _cut_by(call, run)
-            held = run.values.get(of, NOTHING) if of is not None else NOTHING
-            along = of is not None and not any(each.arg in ("dim", "axis") for each in call.keywords)
-            rows = along and last_name(call.func) == "chunk" and of is not None and run.has_rows(of)
-            if rows and not (held.things or held.models):
-                code = shortened(loop.source.code(call))
-                message = (
-                    f"{code} gives fewer pieces, and others, on a rank that has fewer rows or some that do not divide: "
-                    "results are those of one process where the batch divides by their number times that of the ranks"
-                )
-                yield Concern("AD602", loop.source, call, message, Severity.WARNING)
-                return
+        for cut in _cut_for(loop.node.iter, run) if loop is not None and isinstance(loop.node, ast.For) else ():
+            if not learnt.isdisjoint(cut.inputs[0].operations) or not isinstance(cut.node, ast.expr):
+                continue  # what a model gave
+            message = (
+                f"{shortened(cut.source.code(cut.node))} gives fewer pieces, and others, on a rank that has fewer rows "
+                "or some that do not divide: results are those of one process where the batch divides by their number "
+                "times that of the ranks"
+            )
+            yield Concern("AD602", cut.source, cut.node, message, Severity.WARNING)
+            return
+
+
+def _cut_for(through: ast.expr, run: Interpreter) -> list[Operation]:
+    """What cuts a rank's rows into so many pieces, for a loop through these: `zip(x.chunk(4), y.chunk(4))`"""
+    pieces = closure(held(run.runs.program.at(through)), lambda op: op.given if op.name in TAKEN_FROM else ())
+    cuts = [each for each in pieces if each.name.endswith(".chunk") and each.inputs]
+    rows = [each for each in cuts if any(map(_are_rows, map(run.placements.of.get, each.inputs[0].operations)))]
+    along = ((each, each.argument("dim", 2)) for each in rows)
+    return sorted((each for each, axis in along if axis is None or axis.constant == 0), key=lambda op: op.number)
+
+
+def _are_rows(placement: Placement | None) -> bool:
+    return isinstance(placement, Shard) and not placement.axis
 
 
 def _counted_by_number(loaders: set[tuple[int, Path_]], run: Interpreter) -> Concern | None:
@@ -145,5 +157,5 @@ def _cut_by(call: ast.Call, run: Interpreter) -> ast.expr | None:
 def _is_of(node: ast.expr, loaders: set[tuple[int, Path_]], run: Interpreter) -> bool:
     """Whether rows are those of a loader's batch, and no model's output."""
     value = run.values.get(node, NOTHING)
-    rows = run.has_rows(node) and not value.things and not value.models
+    rows = run.has_rows(node) and not value.things and not modules_behind(run, node)
     return rows and any(isinstance(each, Object) and each.key in loaders for each in value.origins)

@@ -13,8 +13,6 @@ from autodist.files import writing
 from autodist.files.naming import rank_zero_statements
 from autodist.interpreter import Interpreter, Plan, Runs, once_a_run
 from autodist.losses import own_gradients
-from autodist.operations import load
-from autodist.origins import learnt_from
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.between_ranks import OWN_NUMBER
 from autodist.placement.call import ROWS
@@ -112,7 +110,7 @@ def _dividing(program: Program, run: Interpreter) -> Iterator[Demand]:
     """Numbers of a rank's samples by which gradients of parameters are divided, or losses that are means already."""
     learnt = steps_of(program).differentiated
     for operation in program.operations:
-        known = load().find(operation.name)
+        known = operation.known
         if known is None or known.cls != "divide" or len(operation.inputs) != 2:
             continue
         held, *_, by = [operation.inputs[0], *parts_of(operation.node)]
@@ -134,7 +132,7 @@ def _meeting_whole(program: Program, run: Interpreter) -> Iterator[Demand]:
     """Where a rank's rows meet those of all ranks in data that it takes its share of elsewhere: `guess == label`"""
     wholes = shared(program, run).wholes if run.plan.wholes else frozenset()
     for operation in program.operations if wholes else ():
-        known = load().find(operation.name)
+        known = operation.known
         if known is None or known.cls not in BY_NUMBER or len(operation.inputs) != 2:
             continue
         lying = [run.placements.value(each) for each in operation.inputs]
@@ -253,13 +251,12 @@ def _joined_beside(program: Program, plan: Plan) -> dict[Operation, dict[Operati
 def _of_shares(program: Program, run: Interpreter, plan: Plan) -> Iterator[tuple[Operation, Placement]]:
     """What is made as large as a batch is, or laid out so, and of a rank's share where the size is divided:
     `torch.ones(batch_size)`, `x.view(batch_size * 3, 4)`"""
-    table = load()
     divided = plan.divided or frozenset()
     for node in divided | plan.counts:
         product = run.sources[node].parents[node]
         multiplies = isinstance(product, ast.BinOp) and isinstance(product.op, ast.Mult)
         for each in (*readers(program).get(node, ()), *(readers(program).get(product, ()) if multiplies else ())):
-            known, given = table.find(each.name), list(getattr(each.node, "args", []))
+            known, given = each.known, list(getattr(each.node, "args", []))
             listed = next((e.elts for e in given if isinstance(e, (ast.Tuple, ast.List))), given)
             cls = known.cls if known is not None else ""
             if cls == "view" and multiplies and product in listed[:1]:
@@ -289,7 +286,7 @@ def scaled_gradients(run: Interpreter) -> Mapping[Operation, bool]:
 def _counts(given: Sources, plan: Plan, operation: Operation, told: Sequence[Value]) -> int | None:
     """Which of some sizes is the number of samples of a batch. What is made so large by a number that stays as it is,
     where others become a rank's share, is made for something else: `torch.ones(8, 4)` of eight features."""
-    at, known = given.counts(operation, told), load().find(operation.name)
+    at, known = given.counts(operation, told), operation.known
     if at is None or plan.divided is None or told[at].operations or known is None or known.cls not in MAKING:
         return at
     loads = any(each.kind in ("read", "collate", "worker") for each in operation.region.around())
@@ -452,7 +449,7 @@ def _decides(cut: Cut, run: Interpreter) -> bool:
     chosen = next(around, None)
     if isinstance(chosen, (ast.If, ast.IfExp)) and not tested.region.without_gradients:
         blocks = [*chosen.body, *chosen.orelse] if isinstance(chosen, ast.If) else [chosen.body, chosen.orelse]
-        learnt = learnt_from(run)
+        learnt = steps_of(run.runs.program).expressions
         if any(inner in learnt for each in blocks for inner in walk(each)):
             return True
     above = cut.source.parents.get(tested.node)

@@ -15,8 +15,7 @@ from autodist.config import Strategy
 from autodist.frameworks import owned
 from autodist.interpreter import LBFGS, Event, Interpreter
 from autodist.losses import unbatched, wholes
-from autodist.models import UNSEEN, parts
-from autodist.operations import load
+from autodist.models import UNSEEN, differentiated, parts
 from autodist.placement import Replicate, Shard
 from autodist.rule import Severity
 from autodist.script import Concern, Site
@@ -321,8 +320,8 @@ def _steps_by_hand(run: Interpreter) -> bool:
     gradients for. Of tensors that are in no module, nothing does."""
     held = {t.module for e in run.of("own_step") for t in e.value.things if isinstance(t, Parameters)}
     written = {part for module in held if isinstance(module, Object) for part in parts(module)}
-    learning = [event.value.models for event in run.of("backward")]
-    trained = {part for models in learning for each in models if isinstance(each, Object) for part in parts(each)}
+    learning = [differentiated(run, event) for event in run.of("backward")]
+    trained = {part for models in learning for each in models for part in parts(each)}
     owned = {t for module in trained for each in module.attributes.values() for t in each.objects("parameter")}
     loose = {t for value in run.values.values() for t in value.objects("parameter")} - owned
     return bool(written & trained) and all(learning) and not loose
@@ -334,7 +333,7 @@ def unshared_output(run: Interpreter) -> Concern | None:
     program, of = run.runs.program, run.placements.of
     learnt = steps_of(program).differentiated if run.plan.draws and not is_distributed(run) else ()
     for op in sorted(learnt, key=lambda each: each.number):
-        known = load().find(op.name)
+        known = op.known
         if known is None or known.cls not in ("loss", "sample_loss") or len(op.inputs) < 2:
             continue
         output, labels = (run.placements.value(each) for each in op.inputs[:2])
@@ -418,7 +417,7 @@ def _lazily_made(run: Interpreter) -> list[Event]:
 
 def _keeps_graph(event: Event, run: Interpreter) -> bool:
     """`loss.backward(create_graph=True)`"""
-    told = event.node.keywords if isinstance(event.node, ast.Call) and event.value.models else []
+    told = event.node.keywords if isinstance(event.node, ast.Call) and differentiated(run, event) else []
     return any(each.arg == "create_graph" and run.values.get(each.value, NOTHING).const is True for each in told)
 
 

@@ -6,8 +6,10 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from autodist.interpreter import Event, Interpreter
+from autodist.models import modules_behind
 from autodist.rule import Severity
 from autodist.script import Concern, Loader, Site
+from autodist.solve.kinds import is_array
 from autodist.source import operands
 from autodist.values import NOTHING, Object, Value
 
@@ -47,14 +49,14 @@ def _is_column(node: ast.AST, events: list[Event], run: Interpreter) -> bool:
     evaluations of one sample at a time may want a number."""
     if _axes(node, run) != 2:
         return False
-    if not all(each.value.models or each.inside_forward or any(_loaders(each.value)) for each in events):
+    of_model = bool(modules_behind(run, node))
+    if not all(of_model or each.inside_forward or any(_loaders(each.value)) for each in events):
         return False
-    made = [node, *(each for event in events for _, each in event.value.made)]
-    if any("numpy" in ast.unparse(each) for each in made):
+    if is_array(run.runs.program.at(node)):
         return False
     if events[0].source.function(node) is None:
         return True
-    whole = (e for e in run.of("forward") if not (e.inside_forward or e.detail.spread.is_local))
+    whole = (e for e in run.of("forward") if not e.inside_forward and run.is_given_alike(e.node))
     return all(_are_several(each.detail) for each in whole)
 
 

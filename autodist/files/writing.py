@@ -12,7 +12,6 @@ from autodist.regions import stands_in, within
 from autodist.script import Site
 from autodist.solve import paths
 from autodist.source import Source, all_of, walk
-from autodist.spread import RANK
 from autodist.values import NOTHING, External, Object
 
 WRITERS = (
@@ -152,10 +151,7 @@ def opens_for_writing(node: ast.AST, run: Interpreter) -> bool:
 def is_chosen_by_rank(node: ast.AST, run: Interpreter) -> bool:
     """Whether the path already depends on the rank."""
     assert isinstance(node, ast.Call)
-    return any(
-        run.values.get(argument, NOTHING).spread is RANK
-        for argument in (*node.args[:1], *(k.value for k in node.keywords))
-    )
+    return any(run.goes_by_rank(argument) for argument in (*node.args[:1], *(k.value for k in node.keywords)))
 
 
 def is_method(node: ast.Call, run: Interpreter) -> bool:

@@ -18,7 +18,6 @@ from autodist.regions import within
 from autodist.script import Model, Site, Wrapping
 from autodist.solve.passes import passes
 from autodist.source import Source, operands
-from autodist.spread import RANK
 from autodist.values import NOTHING, External, Function, Items, Object, Parameters, Table, Thing, Value, Wrapped
 
 UNCALLED = frozenset(["torch.nn.ModuleList", "torch.nn.ModuleDict"])
@@ -828,7 +827,7 @@ def _checks_rank(source: Source, node: ast.AST, run: Interpreter) -> ast.If | No
     for ancestor in source.ancestors(node):
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             break
-        if isinstance(ancestor, ast.If) and run.values.get(ancestor.test, NOTHING).spread is RANK:
+        if isinstance(ancestor, ast.If) and run.goes_by_rank(ancestor.test):
             found = ancestor
     return found
 

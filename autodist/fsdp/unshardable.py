@@ -24,6 +24,7 @@ from autodist.interpreter import DRAWING, Event, Interpreter
 from autodist.models import (
     Key,
     Keys,
+    differentiated,
     is_main_guard,
     keys,
     loose_parameters,
@@ -39,7 +40,6 @@ from autodist.rule import Severity
 from autodist.script import Concern, Model
 from autodist.solve.learned import learned
 from autodist.source import Source, walk
-from autodist.spread import RANK
 from autodist.values import NOTHING, Class, Items, Object, Parameters, Table, Thing, Value, of
 
 SCALAR = (
@@ -198,7 +198,7 @@ def _is_own_part(loader: Object, run: Interpreter) -> bool:
     seen: set[str] = set()
     while given:
         for node in walk(given.pop()):
-            if isinstance(node, ast.expr) and run.values.get(node, NOTHING).spread is RANK:
+            if isinstance(node, ast.expr) and run.goes_by_rank(node):
                 return True
             if isinstance(node, ast.Name) and node.id not in seen:
                 seen.add(node.id)
@@ -430,7 +430,7 @@ def _gradients_replaced(event: Event, sharded: Sharded) -> str | None:
 
 
 def _differentiated_twice(event: Event, sharded: Sharded) -> str | None:
-    if event.detail.const is not True or not event.value.models:
+    if event.detail.const is not True or not differentiated(sharded.run, event):
         return None
     return "differentiates a gradient: FSDP frees parameters after the first backward pass; use --strategy ddp"
 

@@ -12,6 +12,7 @@ from autodist.source import last_name
 from autodist.spread import LOCAL, RANK, SAME, WORLD, Spread, combine
 from autodist.values import (
     NOTHING,
+    PLAIN,
     UNKNOWN,
     External,
     Index,
@@ -24,7 +25,6 @@ from autodist.values import (
     constant,
     is_clock,
     of,
-    stored,
     union,
 )
 
@@ -63,22 +63,16 @@ class Arithmetic(Evaluation):
         if (overloaded := self._overloaded(node.op, left, right, scope)) is not None:
             return overloaded
         if isinstance(node.op, ast.Add) and any(isinstance(t, (Items, Stream)) for t in left.things | right.things):
-            listed = [
-                (each, value)
+            rows = [
+                value
                 for each, value in ((node.left, left), (node.right, right))
                 if value.spread.is_local and not value.things and self._is_list(each)
-            ]
-            rows = [value for _, value in listed]  # `guesses + out.argmax(1).tolist()`
+            ]  # `guesses + out.argmax(1).tolist()`
             both = union([*self._contents(left), *self._contents(right), *rows])
             items = self._remember(node, lambda: Items(node, [], NOTHING))
-            items.stores |= stored(scope.source, (each for each, _ in listed))
             told = _words_of_both(left, right) or _tuples_of_both(left, right, items)
             items.parts = told
             items.element = items.element | both if not told else NOTHING
-            for value in (left, right):
-                for thing in value.things:
-                    if isinstance(thing, Items) and thing is not items:
-                        items.stores |= thing.stores
             return of(items) | Value(frozenset(t for t in left.things | right.things if isinstance(t, Parameters)))
         if isinstance(node.op, OF_SETS) and _holds_set(left) and _holds_set(right):
             return self._combined(node, [left, right])
@@ -96,12 +90,12 @@ class Arithmetic(Evaluation):
             return self._text([left, right])
         if isinstance(node.op, ast.Mult) and not (left.things or right.things):
             if _is_naught(node.left) or _is_naught(node.right):  # `loss + 0 * out[0]`, so that all have gradients
-                return Value(models=left.models | right.models)
+                return PLAIN
         spread = self._binary(node.op, left, right)
         kept: list[type] = [Index] if isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)) else []
         kept += [] if spread.is_local or isinstance(node.op, ast.MatMult) else [Parameters]
         things = frozenset(t for t in left.things | right.things if isinstance(t, tuple(kept)))
-        return Value(things, spread, left.origins | right.origins, left.models | right.models)
+        return Value(things, spread, left.origins | right.origins)
 
     def _combined(self, node: ast.expr, sets: Sequence[Value]) -> Value:
         """The set that others make together: `set(names) - set(left_out)`"""
@@ -170,7 +164,7 @@ class Arithmetic(Evaluation):
                 return Value(compared)
         if isinstance(node.ops[0], (ast.Is, ast.IsNot)) and not any(value.spread is RANK for value in values):
             return _of_clocks(union(values))  # what is None on one rank is so on all, unless a signal has set it
-        return self._mixed(values).but(models=frozenset())  # it has no gradient
+        return self._mixed(values)
 
     def _is_empty(self, value: Value, wanted: bool) -> bool | None:
         """Whether a value is, or is not, an empty list, where that is decided."""

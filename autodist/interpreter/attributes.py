@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ast
+from abc import abstractmethod
 from dataclasses import replace
 from functools import cached_property
 
 from autodist.catalog import public
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.names import Names
-from autodist.interpreter.questions import MODULE_METHODS, given_to, is_hidden, kept_as, last_part, models_behind
+from autodist.interpreter.questions import MODULE_METHODS, given_to, is_hidden, kept_as, last_part
 from autodist.interpreter.words import KEPT, SIZES
-from autodist.placement.opaque import COUNTED
-from autodist.source import Source, last_name, walk
+from autodist.source import Source, walk
 from autodist.spread import LOCAL, RANK, SAME
 from autodist.values import (
     NOTHING,
@@ -50,8 +50,6 @@ ABOUT_TENSORS = frozenset(
 
 CONTRASTS = frozenset("logits_per_image logits_per_text logits_per_audio".split())
 """What models that compare two kinds of samples hand out for each pair of the batch."""
-OUTPUTS = frozenset("loss logits last_hidden_state pooler_output".split())
-"""What the models of transformers hand out."""
 
 
 HANDED_AROUND = frozenset("step zero_grad scale unscale_ update".split())
@@ -78,12 +76,10 @@ class Attributes(Evaluation, Names):
         found = union(self._attribute(thing, node, base, scope) for thing in base.things)
         if base.spread.is_local and not base.things:
             found = found | self._tensor_attribute(node, base, scope)
-        elif not base.things and (base.spread is RANK or any(map(is_clock, base.origins))):
+        elif not base.things and (
+            base.spread is RANK or any(map(is_clock, base.origins)) or node.attr == "data" and base.origins
+        ):
             found = found | base
-        elif base.models and not base.things and base.spread is SAME and node.attr in OUTPUTS:
-            found = found | base  # of all samples at once, as long as no rank has its share
-        elif not base.things and node.attr == "data" and base.origins:
-            found = found | base.but(models=frozenset())
         elif not base.things and base.origins and base.spread is SAME and node.attr not in ABOUT_TENSORS:
             found = found | base.but(const=UNKNOWN, firm=False)  # as the values of a topk
         return found
@@ -98,31 +94,21 @@ class Attributes(Evaluation, Names):
         name = node.attr
         if name == "shape":
             return self._shape(base, node)
-        if name == "data" and any(map(_packs, (node.value, *(made for _, made in base.made)))):
+        if name == "data" and self.is_packed(node.value):
             return base
         if name in ("data", "grad"):
-            return base.but(models=frozenset())
+            return base
         if name in ("dtype", "device", "ndim", "requires_grad", "is_cuda", "num_features", "num_node_features"):
             return NOTHING
         if name in ("T", "mT", "H", "num_graphs", "num_nodes", "num_edges"):
             return base.computed(LOCAL)
-        if name in CONTRASTS and self._is_contrasted(base):
+        if name == "loss" or name in CONTRASTS:
             return base.computed(LOCAL)
-        if name == "loss":
-            return self._loss_of(base, node, scope)
         return base.but(const=UNKNOWN, firm=False)
 
-    def _is_contrasted(self, outputs: Value) -> bool:
-        """Whether a model of a library has compared the samples of the batch with each other."""
-        return any(self.catalog.own_loss(model.name) == "contrasted" for model in models_behind(outputs))
-
-    def _loss_of(self, outputs: Value, node: ast.expr, scope: Scope) -> Value:
-        """The loss that is one of the outputs of a model of a library; noted, unless it is a mean over the samples."""
-        kinds = {model: self.catalog.own_loss(model.name) for model in models_behind(outputs)}
-        uneven = [model for model, kind in kinds.items() if kind and kind not in COUNTED]  # which placements tell of
-        if uneven and not self._no_grad:
-            self.event("own_loss", node, scope, Value(frozenset(uneven)))
-        return outputs.computed(LOCAL)
+    @abstractmethod
+    def is_packed(self, node: ast.expr) -> bool:
+        """Whether it is what lays the words of all samples behind each other: `pack_padded_sequence(out, lengths)`"""
 
     def _attribute(self, thing: Thing, node: ast.Attribute, base: Value, scope: Scope) -> Value:
         name = node.attr
@@ -202,7 +188,7 @@ class Attributes(Evaluation, Names):
                 return self.method(thing, "__getattr__", None, [constant(name, firm=True)], {}, scope)
         if name == "training" and "module" in thing.roles and self._no_grad and thing.key in self._evaluated:
             return constant(False, firm=True)
-        if name == "module" and "module" in thing.roles and self.plan.bare:
+        if name == "module" and "module" in thing.roles:  # of what wrapped it, and does not any more
             return of(thing)
         if name == "_modules" and "module" in thing.roles:
             children = union([*self._children(thing), of(Inside(thing))])
@@ -216,14 +202,12 @@ class Attributes(Evaluation, Names):
         if steps and name in HANDED_AROUND and not _is_called(node, scope.source):
             return of(Bound(thing, name))
         if "loader" in thing.roles:
-            sharded = self.plan.sharded is not None and (thing.key in self.plan.sharded or self.is_sharded(thing))
             if name == "dataset":
                 return thing.argument("dataset", 0) or NOTHING
             if name == "batch_size":
-                return (thing.argument("batch_size", 1) or NOTHING).but(spread=LOCAL if sharded else SAME)
+                return (thing.argument("batch_size", 1) or NOTHING).but(spread=SAME)
             if name in ("sampler", "batch_sampler"):
-                value = thing.argument(name) or NOTHING
-                return value.but(spread=LOCAL) if sharded and name == "sampler" else value
+                return thing.argument(name) or NOTHING
         if "dataset" in thing.roles and name == "dataset":
             return thing.argument("dataset", 0) or NOTHING
         if "module" in thing.roles and self._forward and name.startswith(WEIGHTS):
@@ -314,8 +298,3 @@ def class_of(value: Value) -> Value:
     """`type(x)`, if the project defines it."""
     bare = [t.module if isinstance(t, Wrapped) else t for t in value.things]
     return Value(frozenset(t.cls for t in bare if isinstance(t, Object) and t.cls is not None))
-
-
-def _packs(made: ast.expr) -> bool:
-    """Whether it is what lays the words of all samples behind each other: `pack_padded_sequence(out, lengths)`"""
-    return isinstance(made, ast.Call) and last_name(made.func).startswith("pack_")

@@ -42,9 +42,8 @@ class AutogradFunctions(Classes):
             self._no_grad += 1
             self._pass(backward[1], node, [of(context), *gradients], {}, scope)
             self._no_grad -= 1
-        given = self._mixed(args)
-        followed = any(value.models for value in (result, *self._contents(result))) or not given.models
-        return result if followed else given
+        followed = result.spread.is_local or result.things or not self._mixed(args).spread.is_local
+        return result if followed else self._mixed(args)
 
     def _pass(self, value: Value, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> Value:
         found = value.functions

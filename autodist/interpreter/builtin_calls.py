@@ -26,7 +26,6 @@ from autodist.project.chosen import among, imported, template
 from autodist.spread import LOCAL, RANK, SAME, WORLD
 from autodist.values import (
     NOTHING,
-    PLAIN,
     UNKNOWN,
     Class,
     External,
@@ -136,7 +135,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short == "functools.reduce" and len(args) > 1:
             return self._folded(node, args, scope)
         if short == "len":
-            return PLAIN if self._is_of_text(node.args[:1], first) else self._length(first)
+            return self._length(first)
         if short == "isinstance" and len(args) == 2:
             if _are_modules(first) and args[1].things and all(map(_is_module_class, args[1].things)):
                 return constant(True, firm=True)
@@ -166,8 +165,6 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short in ("float", "int", "abs", "bool", "complex"):
             if (told := self._number_of(short, first, node, scope)) is not None:
                 first = told
-            if short != "abs":
-                first = first.but(models=frozenset())  # a number, through which no gradient flows
             return (
                 first.but(things=frozenset(), const=UNKNOWN, firm=False)
                 if short != "int"
@@ -326,7 +323,6 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 table.entries[key.const] = value
             else:
                 table.element = table.element | value
-        table.stores |= pairs.stores
 
     def _are_containers(self, kinds: Value) -> bool:
         """Whether these are classes that no module is of."""
@@ -514,8 +510,6 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 for value, each in zip(args, known, strict=True)
             ]
             pairs.parts.append(of(pair))
-        lists = (t for value in args for t in value.things if isinstance(t, Items))
-        pairs.stores = dict.fromkeys(store for each in lists for store in each.stores)
         return of(pairs)
 
     def _each(self, value: Value) -> list[Value] | None:
@@ -532,21 +526,6 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             return None
         found = thing.parts if isinstance(thing, Items) else [constant(key) for key in thing.entries]
         return found if 0 < len(found) <= UNROLLED else None
-
-    def _is_of_text(self, nodes: list[ast.expr], value: Value) -> bool:
-        """Whether these are the words of one text, `len(line.split())`, `words = line.split()`, and no samples."""
-        made = [each for _, each in value.made] if nodes and not isinstance(nodes[0], ast.Call) else nodes
-        return bool(made) and all(self._splits_text(each) for each in made)
-
-    def _splits_text(self, node: ast.expr) -> bool:
-        """A text is split by another one, or at its spaces; a tensor by numbers. Some of the words are words, too."""
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
-            made = [each for _, each in self._lately(node.value).made if each is not node]
-            return bool(made) and all(isinstance(each, ast.Call) and self._splits_text(each) for each in made)
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "split":
-            return False
-        by = [each.value for each in node.keywords] + node.args
-        return not by or isinstance(self._lately(by[0]).const, str)
 
     def _length(self, value: Value) -> Value:
         if any(isinstance(thing, Items) and thing.is_told for thing in value.things):

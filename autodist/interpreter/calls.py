@@ -184,12 +184,11 @@ class Calls(Methods, AutogradFunctions):
         target = argument(node, "out")
         if any(isinstance(t, External) and t.name == "numpy.copyto" for t in callee.things) and len(node.args) > 1:
             target, result = node.args[0], args[1]
-        if target is None or not result.spread.is_local or result.models:
+        if target is None or not result.spread.is_local:
             return
         for names, name in self._holders(target, scope):
             if not names[name].things and names[name].spread is SAME:
-                made = frozenset([(scope.source, node)])
-                names[name] = names[name].but(spread=LOCAL, origins=result.origins, made=made)
+                names[name] = names[name].but(spread=LOCAL, origins=result.origins)
 
     def _call(self, thing: Thing, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> Value:
         if isinstance(thing, Wrapped):

@@ -166,6 +166,10 @@ class Contents(Loaders, Machine):
         spreads = [value.spread for value in values]
         if any(value.things for value in values) and not any(spread.is_local for spread in spreads):
             if any(self.holds_local(value) for value in values):
+                inside = values
+                for _ in range(3):
+                    inside = [each for value in inside for each in self._contents(value)]
+                    values = [*values, *inside]  # of which it is made: `total((out, y))`
                 spreads.append(LOCAL)
         return union(values).computed(combine(spreads))
 

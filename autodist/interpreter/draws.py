@@ -112,11 +112,13 @@ class Draws(Contents):
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value | None:
         self.event("random", node, scope)
-        if args and args[0].spread.is_local:
-            return args[0].computed(args[0].spread)
         training = keywords.get("training", args[2] if len(args) > 2 else constant(True))
         active = training.const is True and name.startswith("torch.nn.functional.")
-        return self._noise_of_evaluation(node, scope) if active and self._evaluates() else None
+        noise = self._noise_of_evaluation(node, scope) if active and self._evaluates() else None
+        if args and args[0].spread.is_local:
+            kept = args[0].computed(args[0].spread)
+            return kept.but(origins=kept.origins | noise.origins) if noise is not None else kept
+        return noise
 
     def _evaluates(self) -> bool:
         """Whether no gradients are kept, or the model that runs has been told to evaluate."""

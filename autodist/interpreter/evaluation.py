@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Any
 
 from autodist import alternatives
+from autodist.interpreter.contents import Contents
 from autodist.interpreter.events import Call_
 from autodist.interpreter.overloads import Overloads
 from autodist.interpreter.questions import children_of, is_entered, is_known, last_part
-from autodist.interpreter.whole_data import WholeData
-from autodist.interpreter.words import COUNTING, CUTTING, REST, SIZES
+from autodist.interpreter.words import CUTTING, REST, SIZES
 from autodist.source import filled_in, last_name, operands
 from autodist.spread import LOCAL, SAME
 from autodist.values import (
@@ -35,7 +35,7 @@ COMPUTING = frozenset([ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Subscript, ast.Cal
 READ = frozenset([ast.Name, ast.Attribute, ast.Constant])
 
 
-class Evaluation(WholeData, Overloads):
+class Evaluation(Contents, Overloads):
     """Expressions, of whatever kind."""
 
     def eval(self, node: ast.expr, scope: Scope) -> Value:
@@ -54,20 +54,15 @@ class Evaluation(WholeData, Overloads):
         """Keep what ``node`` evaluated to, and take for granted what is planned for it."""
         plan = self.plan
         if type(node) in READ and value.spread is SAME and not value.origins:
-            if node not in plan.taken and node not in plan.batches:
-                return self._read(node, value, scope)
-        if self._outcomes and (value.things or value.models):
+            return self._read(node, value, scope)
+        if self._outcomes and value.things:
             value = self._possible(value)
         if value.spread.is_local and node in self.catalog.measured:
             value = value.computed(LOCAL)
         if isinstance(node, ast.Call) and value.spread.is_local and not is_entered(node, self._lately):
             self._note_squeezed(node, value, scope)
-        if value.models and (self._no_grad and isinstance(node, (ast.BinOp, ast.Call)) or _is_count(node)):
-            value = value.but(models=frozenset())
         if not self._forward:
             value = self._weighed(node, value)
-        if node in plan.taken or node in plan.batches:
-            value = self._shared_out(node, value, scope)
         if value.things and node in plan.wraps:  # made in the argument of a call
             value = self._planned(node, value)
             self.event("wrapped", node, scope, value)
@@ -76,7 +71,7 @@ class Evaluation(WholeData, Overloads):
     def _read(self, node: ast.expr, value: Value, scope: Scope) -> Value:
         """Keep what a name, an attribute or a constant is that all ranks have alike, and of which nothing is planned:
         most of all that is evaluated, of which less is to be asked."""
-        if self._outcomes and (value.things or value.models):
+        if self._outcomes and value.things:
             value = self._possible(value)
         if (value.things or value.weights) and not self._forward:
             value = self._weighed(node, value)
@@ -100,11 +95,10 @@ class Evaluation(WholeData, Overloads):
 
     def _possible(self, value: Value) -> Value:
         """A value without what is made only where tests come out another way than they do here."""
-        if all(map(self._can_be, value.things)) and all(map(self._can_be, value.models)):
+        if all(map(self._can_be, value.things)):
             return value
         things = frozenset(thing for thing in value.things if self._can_be(thing))
-        models = frozenset(thing for thing in value.models if self._can_be(thing))
-        return value if value.things and not things else value.but(things=things, models=models)
+        return value.but(things=things) if things else value
 
     def _can_be(self, thing: Thing) -> bool:
         made = alternatives.owner_of(thing)
@@ -181,12 +175,12 @@ class Evaluation(WholeData, Overloads):
                 else:
                     args.append(self._element(value, arg))
             else:
-                args.append(self._firm(self._made(self.eval(arg, scope), arg, scope), arg))
+                args.append(self._firm(self.eval(arg, scope), arg))
         keywords: dict[str, Value] = {}
         for keyword in node.keywords:
             value = self.eval(keyword.value, scope)
             if keyword.arg is not None:
-                keywords[keyword.arg] = self._firm(self._made(value, keyword.value, scope), keyword.value)
+                keywords[keyword.arg] = self._firm(value, keyword.value)
                 continue
             for thing in value.things:
                 if isinstance(thing, Table):
@@ -241,17 +235,6 @@ class Evaluation(WholeData, Overloads):
     def _firm(self, value: Value, node: ast.expr) -> Value:
         """A literal passed to a function decides the branches in it."""
         return value.but(firm=True) if isinstance(node, ast.Constant) else value
-
-    def _made(self, value: Value, node: ast.expr, scope: Scope) -> Value:
-        """A local value remembers the expression that computed it."""
-        if not value.spread.is_local or isinstance(node, (ast.Name, ast.Attribute)) and value.made:
-            return value
-        return value.but(made=frozenset([(scope.source, node)]))
-
-
-def _is_count(node: ast.expr) -> bool:
-    """Whether no gradient flows through a call, since it gives numbers of classes."""
-    return isinstance(node, ast.Call) and last_part(node) in COUNTING
 
 
 def _is_number(node: ast.expr) -> bool:

@@ -26,7 +26,7 @@ class Expressions(Arithmetic, Stores):
         return constant(node.value)
 
     def of_NamedExpr(self, node: ast.NamedExpr, scope: Scope) -> Value:
-        value = self._made(self.eval(node.value, scope), node.value, scope)
+        value = self.eval(node.value, scope)
         self.assign(node.target, value, scope, node.value)
         return value
 
@@ -56,13 +56,12 @@ class Expressions(Arithmetic, Stores):
             if isinstance(part, ast.Starred):
                 star = star | self._element(self.eval(part.value, scope), part)
             else:
-                parts.append(self._made(self.eval(part, scope), part, scope))
+                parts.append(self.eval(part, scope))
         if isinstance(node, ast.List) and items.parts and len(items.parts) == len(parts):
             items.parts = [a | b for a, b in zip(items.parts, parts, strict=False)]
         else:
             items.parts = parts
         items.element = items.element | star
-        items.stores |= stored(scope.source, node.elts)
         for place, part in enumerate(node.elts if star is NOTHING else ()):
             if isinstance(part, (ast.Name, ast.Call, ast.Attribute)):
                 self._note_viewer(part, Viewer(items.parts, place, None, items), scope)
@@ -77,7 +76,7 @@ class Expressions(Arithmetic, Stores):
             return of(self._remember(node, lambda: Table(node, {}, DATUM)))
         table = self._remember(node, lambda: Table(node, {}, NOTHING))
         for key, part in zip(node.keys, node.values, strict=True):
-            value = self._made(self.eval(part, scope), part, scope)
+            value = self.eval(part, scope)
             name = self.eval(key, scope).const if key is not None else UNKNOWN
             if key is None:
                 for thing in value.things:

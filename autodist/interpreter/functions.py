@@ -182,10 +182,8 @@ class Functions(Attributes):
         if not self._forward:
             return None
         owner = id(function.owner)
-        given = tuple((v.things, v.spread, v.origins, v.models, repr(v.const) if v.firm else "") for v in args)
-        named = tuple(
-            (k, v.things, v.spread, v.origins, v.models, repr(v.const) if v.firm else "") for k, v in keywords.items()
-        )
+        given = tuple((v.things, v.spread, v.origins, repr(v.const) if v.firm else "") for v in args)
+        named = tuple((k, v.things, v.spread, v.origins, repr(v.const) if v.firm else "") for k, v in keywords.items())
         evaluated = self._evaluated if self._no_grad else None
         return function.node, owner, given, named, evaluated, frozenset(self._outcomes.items())
 
@@ -236,15 +234,12 @@ class Functions(Attributes):
             inner.names[spec.kwarg.arg] = of(Table(spec.kwarg, dict(rest), NOTHING))
 
     def _note_rest(self, function: Function, node: ast.Call, inner: Scope, scope: Scope) -> None:
-        """Remember which expressions `**logs` and `*values` of a function hold."""
+        """Remember which expressions `**logs` of a function holds."""
         spec = function.node.args
         for thing in inner.names[spec.kwarg.arg].things if spec.kwarg is not None else ():
             if isinstance(thing, Table):
                 given = (each.value for each in node.keywords if each.arg in thing.entries)
                 thing.stores |= stored(scope.source, given)
-        for thing in inner.names[spec.vararg.arg].things if spec.vararg is not None else ():
-            if isinstance(thing, Items) and 0 < len(thing.parts) <= len(node.args):
-                thing.stores |= stored(scope.source, node.args[-len(thing.parts) :])
 
 
 def _goes_through(given: Value, made: Value) -> bool:

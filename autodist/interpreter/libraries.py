@@ -130,7 +130,7 @@ class Libraries(BuiltinCalls):
             if name.startswith("torch.utils.data.") and name.rpartition(".")[2] in PICKING_DATA:
                 self.event("picks_data", node, scope, mixed)
             spread = mixed.spread if mixed.spread.is_local else SAME
-            return Value(frozenset([own]), spread, mixed.origins, mixed.models)
+            return Value(frozenset([own]), spread, mixed.origins)
         return self._function(name.rpartition(".")[2], node, args, keywords)
 
     def _filled_with_noise(self, name: str, node: ast.Call, tensor: Value, scope: Scope) -> None:
@@ -147,8 +147,8 @@ class Libraries(BuiltinCalls):
         if roles or self.catalog.knows(name):
             return None
         loaders = [thing for value in values for thing in value.objects("loader")]
-        shared = [each for each in loaders if self._batch(each).spread.is_local]
-        return Value(spread=LOCAL, origins=frozenset(shared)) if shared else None
+        shared = frozenset(each for each in loaders if self._batch(each).spread.is_local)
+        return Value(spread=LOCAL, origins=shared) if shared else None
 
     def _function(self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value]) -> Value:
         """A function over tensors or numbers."""
@@ -176,7 +176,7 @@ def _fetches_by_command(call: ast.Call) -> bool:
 def _is_known_distribution(name: str, values: list[Value]) -> bool:
     """Whether a distribution of torch is made of numbers that the script names: `Beta(0.4, 0.4)`, and no policy."""
     told = union(values)
-    known = told.spread is SAME and not (told.origins or told.models or told.things)
+    known = told.spread is SAME and not (told.origins or told.things)
     return known and name.startswith("torch.distributions.") and name.rpartition(".")[2][:1].isupper()
 
 

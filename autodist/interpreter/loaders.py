@@ -16,8 +16,8 @@ class Loaders(Machine):
     """Questions about loaders."""
 
     def _batch(self, loader: Object) -> Value:
-        """What a loader yields: this rank's samples, if it is sharded."""
-        return Value(spread=LOCAL if self.shares_out(loader) else SAME, origins=frozenset([loader]))
+        """What a loader yields: this rank's samples, unless all ranks hold them as a whole."""
+        return Value(spread=SAME if loader.key in self.plan.held else LOCAL, origins=frozenset([loader]))
 
     @abstractmethod
     def layout(self, loader: Object) -> Layout:

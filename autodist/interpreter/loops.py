@@ -12,12 +12,10 @@ from autodist.interpreter.events import Loop
 from autodist.interpreter.questions import is_hashable, is_set, joined, last_part
 from autodist.interpreter.stores import Stores
 from autodist.source import bound_each_time
-from autodist.spread import LOCAL
 from autodist.values import (
     NOTHING,
     UNKNOWN,
     Class,
-    Draw,
     External,
     Items,
     Object,
@@ -30,7 +28,6 @@ from autodist.values import (
     drawn_from,
     of,
     stored,
-    union,
 )
 
 
@@ -43,9 +40,8 @@ class Loops(Stores):
         if is_set(iterable):
             self.event("ordered", node.iter, scope, iterable)
         function = self._calls[-1].function if self._calls else None
-        taken = node.iter in self.plan.turns
         loop = Loop(node, scope.source, scope, function)
-        parts = None if taken else self._unrolled(iterable) or self._numbered_phases(node.iter)
+        parts = self._unrolled(iterable) or self._numbered_phases(node.iter)
         self._loops.append(loop)
         if parts is not None:
             path = self._path
@@ -62,8 +58,6 @@ class Loops(Stores):
             self._path = path
         else:
             element = self._element(iterable, node)
-            if taken:
-                element = self._taken(element, node, scope)
 
             def bind() -> None:
                 self.assign(node.target, element, scope, node.iter)
@@ -78,24 +72,6 @@ class Loops(Stores):
 
     def _is_of_model(self, value: Value) -> bool:
         return self._modules_in(value) or any(isinstance(t, Parameters) for t in value.things)
-
-    def _taken(self, element: Value, loop: ast.For | ast.AsyncFor | ast.comprehension, scope: Scope) -> Value:
-        """One of the samples that a rank takes of those that all ranks could go over."""
-        draw = Draw(loop.iter, scope.source, (), turn=True, even=self.plan.even)
-        self.event("taken", loop.iter, scope, of(draw))
-        return self._of_one_sample(element, frozenset([draw]), loop)
-
-    def _of_one_sample(self, value: Value, origins: frozenset[Any], loop: ast.AST, at: tuple[int, ...] = ()) -> Value:
-        """Whatever is known of a sample, it is this rank's."""
-        tuples = [t for t in value.things if isinstance(t, Items) and t.parts]
-        if not tuples:
-            return Value(spread=LOCAL, origins=origins)
-        items = self._remember(loop, lambda: Items(loop, [], NOTHING), ("taken", *at))
-        parts = [
-            union(t.parts[i] for t in tuples if i < len(t.parts)) for i in range(max(len(t.parts) for t in tuples))
-        ]
-        items.parts = [self._of_one_sample(part, origins, loop, (*at, i)) for i, part in enumerate(parts)]
-        return of(items)
 
     def do_While(self, node: ast.While, scope: Scope) -> bool:
         test = self.eval(node.test, scope)
@@ -184,15 +160,9 @@ class Loops(Stores):
                 self.event("ordered", first.iter, scope, iterable)
             self.event("iterate", first, scope, iterable)
             function = self._calls[-1].function if self._calls else None
-            taken = first.iter in self.plan.turns
             self._loops.append(Loop(first, scope.source, scope, function))
-            parts = (
-                None
-                if taken
-                else self._unrolled(iterable) or self._data_sets(iterable) or self._numbered_phases(first.iter)
-            )
+            parts = self._unrolled(iterable) or self._data_sets(iterable) or self._numbered_phases(first.iter)
             one = self._element(iterable, first) if parts is None else NOTHING
-            one = self._taken(one, first, scope) if taken else one
             result = NOTHING
             for number, element in enumerate(parts if parts is not None else [one]):
                 self.assign(first.target, element.but(firm=True) if parts is not None else element, inner, first.iter)
@@ -211,7 +181,7 @@ class Loops(Stores):
         return value
 
     def of_ListComp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, scope: Scope) -> Value:
-        items = self._remember(node, lambda: Items(node, [], NOTHING, stored(scope.source, [node.elt])))
+        items = self._remember(node, lambda: Items(node, [], NOTHING))
 
         tests = [test for generator in node.generators for test in generator.ifs]
 
@@ -240,7 +210,7 @@ class Loops(Stores):
             return of(items)
         parameters = frozenset(replace(t, one=False) for t in element.things if isinstance(t, Parameters))
         sampled = iterables[0].origins | element.origins
-        return Value(frozenset([items]) | parameters, origins=sampled, models=element.models)
+        return Value(frozenset([items]) | parameters, origins=sampled)
 
     def _of_class(self, value: Value, node: ast.expr, test: ast.expr) -> Value:
         """What a value can be where `isinstance(node, Class)` holds, of a class of the project."""

@@ -212,16 +212,9 @@ class Methods(Libraries, TorchModules):
             spreads = [v.spread for v in operands]
             spread = tensors.computed(name, self.spelled_out(node), counted, spreads)
             mixed = union([base, *operands])
-            cut = name in CUTTING
-            results.append(
-                mixed.computed(spread).but(
-                    made=base.made if name in tensors.KEEPING else frozenset(),
-                    models=frozenset() if cut else mixed.models,
-                )
-            )
-        elif not base.things and (base.origins or base.models):
-            met = base.models.union(*(value.models for value in operands))
-            results.append(Value(origins=base.origins, models=frozenset() if name in CUTTING else met))
+            results.append(mixed.computed(spread))
+        elif not base.things and base.origins:
+            results.append(Value(origins=base.origins))
         elif name in CUTTING | MOVES and (noise := drawn_by_evaluation([base])):  # of a tensor, which may be several
             results.append(Value(origins=noise))
         return union(results) if results else None
@@ -243,26 +236,23 @@ class Methods(Libraries, TorchModules):
         for names, name in self._holders(_changed(node), scope):
             held = names[name]
             if not held.things and not held.weights:
-                names[name] = held.but(spread=value.spread, origins=value.origins, models=value.models)
+                names[name] = held.but(spread=value.spread, origins=value.origins)
 
     def _changed_in_place(self, node: ast.Call, operation: ast.operator, change: Value, scope: Scope) -> None:
         """`total.add_(loss)`, which is `total = total + loss`."""
         for names, name in self._holders(_changed(node), scope):
             held = names[name]
             if not held.things and not held.weights and (held.spread.is_local or change.spread.is_local):
-                changed = (held | change.but(things=frozenset())).computed(self._binary(operation, held, change))
-                names[name] = changed.but(made=held.made | {(scope.source, node.args[0])})
+                names[name] = (held | change.but(things=frozenset())).computed(self._binary(operation, held, change))
 
     def _note_backward(self, node: ast.Call, loss: Value, scope: Scope) -> None:
-        """What is differentiated is a number; in rounds of which a rank takes its share, one of this rank."""
-        if any(loop.through is not None and loop.through.iter in self.plan.turns for loop in self._loops):
-            loss = loss.but(spread=LOCAL)
+        """What is differentiated is a number."""
         self.event("backward", node, scope, loss)
         target = node.func.value if isinstance(node.func, ast.Attribute) else node
         if isinstance(target, ast.Call) and len(target.args) == 1:
             target = target.args[0]
         if isinstance(target, ast.Name) and loss.spread is LOCAL:
-            self.assign(target, loss.but(made=frozenset()), scope, None)
+            self.assign(target, loss, scope, None)
 
     def _called_by_name(
         self, method: Bound, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope

@@ -60,8 +60,7 @@ class Plan:
     @cached_property
     def followed(self) -> tuple[object, ...]:
         """What of it a run of the interpreter goes by: the rest tells how values lie."""
-        shares = self.sharded, self.draws, self.wholes, self.columns, self.counts, self.batches, self.turns, self.even
-        return *shares, self.wraps, self.dropped, self.modules, self.inputs, self.held, self.bare
+        return self.draws or frozenset(), self.wraps, self.dropped, self.modules, self.inputs, self.held
 
     @cached_property
     def taken(self) -> frozenset[ast.expr]:

@@ -166,16 +166,6 @@ def is_hashable(value: Any) -> bool:
     return isinstance(value, (str, int, float, bool, bytes, type(None)))
 
 
-def models_behind(value: Value) -> list[Object]:
-    """The models that have computed something, without their wrappers."""
-    return _objects(value.models)
-
-
-def _objects(things: Iterable[Thing]) -> list[Object]:
-    inner = (thing.module if isinstance(thing, Wrapped) else thing for thing in things)
-    return [each for each in inner if isinstance(each, Object)]
-
-
 def is_entered(node: ast.Call, latest: Callable[[ast.expr], Value]) -> bool:
     """Whether a call runs code of the project, which is followed by itself."""
     applied = External("torch.utils.checkpoint.checkpoint") in latest(node.func).things

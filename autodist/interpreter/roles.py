@@ -196,7 +196,7 @@ class Roles(Stores):
         target = node.args[0] if node.args else None
         if operation in ("all_reduce", "broadcast", "reduce") and isinstance(target, (ast.Name, ast.Attribute)):
             value = self.eval(target, scope)
-            self.assign(target, Value(value.things, SAME, models=value.models), scope, None)
+            self.assign(target, Value(value.things, SAME), scope, None)
         return NOTHING
 
     def call_init_process_group(
@@ -323,7 +323,7 @@ class Roles(Stores):
     ) -> Value:
         value = union([*args, *keywords.values()])
         self.event("autograd_grad", node, scope, value, keywords.get("create_graph", NOTHING))
-        element = Value(spread=LOCAL if value.spread.is_local else SAME, origins=value.origins, models=value.models)
+        element = Value(spread=LOCAL if value.spread.is_local else SAME, origins=value.origins)
         return of(self._remember(node, lambda: Items(node, [], element))).but(origins=value.origins)
 
     def call_autograd_backward(

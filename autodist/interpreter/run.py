@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, wraps
@@ -19,12 +19,13 @@ from autodist.interpreter.machine import Interrupted, Spent
 from autodist.interpreter.plan import Plan
 from autodist.interpreter.statements import Statements
 from autodist.placement import Partial, PerRank, Placement, Replicate, Shard
+from autodist.placement.between_ranks import gives_world, is_rank
 from autodist.placement.call import ROWS
 from autodist.placement.lattice import is_even_number
 from autodist.placement.padded import propagate_padding
 from autodist.placement.placements import Placements
 from autodist.placement.propagate import propagate
-from autodist.program import Operation, Program, held
+from autodist.program import Operation, Program, closure, held
 from autodist.project import Project
 from autodist.solve.draws import Draws as DrawsOfProgram
 from autodist.solve.generators import Generators
@@ -32,6 +33,8 @@ from autodist.solve.layouts import Layout, layouts
 from autodist.solve.normalising import normalising
 from autodist.solve.padding import padding
 from autodist.solve.sources import Sources, sources
+from autodist.solve.steps import PACKED
+from autodist.source import walk
 from autodist.trace import trace
 from autodist.values import NOTHING, Function, Object, Value
 
@@ -58,13 +61,11 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
             other.__dict__.pop(each, None)
         return other
 
-    def shares_alike(self, other: Interpreter) -> bool:
-        """Whether ranks have their shares of the same loaders in another run of the same code."""
-        loaders = {each for value in self.values.values() for each in value.objects("loader")}
-        return all(self.shares_out(each) == other.shares_out(each) for each in loaders)
-
     def layout(self, loader: Object) -> Layout:
         return self.runs.layouts.get(loader.node, Layout())
+
+    def is_packed(self, node: ast.expr) -> bool:
+        return any(each.name.endswith(PACKED) for each in self.runs.traced.at(node).operations)
 
     @cached_property
     def placements(self) -> Placements:
@@ -95,7 +96,7 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
         """How what depends on the length that a rank fills its samples up to lies along their words."""
         program = self.runs.program
         sources = padding(program, self.placements)
-        return propagate_padding(program, sources, self.catalog.operations, self.catalog).of if sources else {}
+        return propagate_padding(program, sources, self.catalog).of if sources else {}
 
     def is_padded(self, node: ast.AST) -> bool:
         """Whether an expression is as long as the longest of a rank's samples, or may be, or computed of what is."""
@@ -157,6 +158,23 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
         counts = (each.weight for each in self.lies(node) if isinstance(each, Partial) and each.reduce == "sum")
         return any(map(is_even_number, counts))
 
+    def goes_by_rank(self, node: ast.AST) -> bool:
+        """Whether an expression is computed from the number of the process that runs it, or chosen by it: `path if rank
+        == 0 else os.devnull`."""
+        chosen = (each.test for each in walk(node) if isinstance(each, ast.IfExp))
+        return any(self._is_above(each, self._is_rank) for each in (node, *chosen))
+
+    def _is_rank(self, operation: Operation) -> bool:
+        told = is_rank(operation) or self.catalog.has(operation.name, "rank")
+        return told or operation.name == "object.local_rank"  # an option that launchers give
+
+    def counts_ranks(self, node: ast.AST) -> bool:
+        """Whether it is computed from how many processes there are."""
+        return self._is_above(node, lambda op: gives_world(op) or self.catalog.has(op.name, "world_size"))
+
+    def _is_above(self, node: ast.AST, told: Callable[[Operation], bool]) -> bool:
+        return any(map(told, closure(self.runs.program.at(node).operations, _computed_or_chosen_by)))
+
     def normalises(self, module: Object) -> bool:
         """Whether a module normalises over batches, or may."""
         return normalising(self.runs.program, self.catalog).are(module.node)
@@ -200,6 +218,14 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
         return any(event.kind in kinds for event in self.events)
 
 
+def _computed_or_chosen_by(operation: Operation) -> Iterator[Operation]:
+    """What an operation is computed from, and what chooses it of two: `a if test else b`."""
+    yield from operation.given
+    for each in operation.region.around():
+        if each.kind == "branch" and isinstance(each.source.parents.get(each.node), ast.IfExp):
+            yield from each.subject.operations
+
+
 class Unfinished(Exception):
     """A run that did not come to the end of the script, from which nothing may be concluded."""
 
@@ -240,15 +266,16 @@ class Runs:
         self._sources: dict[tuple[Program, frozenset[Any], frozenset[Any]], Sources] = {}
 
     @cached_property
-    def _traced(self) -> Program:
+    def traced(self) -> Program:
+        """The program, as far as the project was read."""
         return trace(self._project, self._catalog)
 
     @property
     def program(self) -> Program:
         """What the project does, read once for all of them. Raises Unfinished where it could not be read to its end."""
-        if not self._traced.complete:
+        if not self.traced.complete:
             raise Unfinished(self._kept[0])
-        return self._traced
+        return self.traced
 
     @cached_property
     def draws(self) -> DrawsOfProgram:
@@ -263,7 +290,7 @@ class Runs:
     @cached_property
     def layouts(self) -> Mapping[ast.AST, Layout]:
         """How loaders lay out their batches, as far as the project was read."""
-        return layouts(self._traced, self._catalog) if self._traced.complete else {}
+        return layouts(self.traced, self._catalog) if self.traced.complete else {}
 
     def sources(self, program: Program, training: frozenset[Any], ahead: frozenset[Any]) -> Sources:
         """What each rank has its share of, some loaders that are known to train among it, and none that are read

@@ -166,7 +166,7 @@ def _written(thing: Thing, key: ast.expr) -> Iterator[ast.Call]:
 
 def may_share(value: Value) -> bool:
     """Whether it may be an array that something is counted in, rather than what a model computes."""
-    return not value.things and not value.models and value.const is UNKNOWN
+    return not value.things and value.const is UNKNOWN
 
 
 def _axes(call: ast.Call) -> int:

@@ -87,12 +87,7 @@ class Statements(Loops, Arithmetic, Stores):
         return frozenset(held)
 
     def do_Assign(self, node: ast.Assign, scope: Scope) -> None:
-        value = self._made(self.eval(node.value, scope), node.value, scope)
-        value = self._loaded(node, value, scope)
-        counted = carried.counted_up(node)
-        if counted is not None and value.made:
-            changes = [each for each in counted[1] if self._lately(each).spread.is_local]
-            value = value.but(made=frozenset((scope.source, each) for each in changes) or value.made)
+        value = self._loaded(node, self.eval(node.value, scope), scope)
         if isinstance(node.value, (ast.Call, ast.Await, ast.IfExp)) and self._modules_in(value):
             self.event("bind", node, scope, value)
         elif self._modules_in(value):
@@ -104,7 +99,7 @@ class Statements(Loops, Arithmetic, Stores):
         elif adds_to(node) and isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Add):
             self._note_held_models(node, self._lately(node.value.right), scope)  # `nets = nets + [Net()]`
         for target in node.targets:
-            self.assign(target, value, scope, node.value if counted is None else None)
+            self.assign(target, value, scope, node.value)
             self._share(target, node.value, scope)
             if isinstance(target, ast.Subscript):
                 self._join_optimizers(target, NOTHING, value, scope)
@@ -130,7 +125,7 @@ class Statements(Loops, Arithmetic, Stores):
 
     def do_AnnAssign(self, node: ast.AnnAssign, scope: Scope) -> None:
         if node.value is not None:
-            value = self._made(self.eval(node.value, scope), node.value, scope)
+            value = self.eval(node.value, scope)
             if self._modules_in(value):
                 self.event("bind" if isinstance(node.value, ast.Call) else "alias", node, scope, value)
             self.assign(node.target, value, scope, node.value)
@@ -169,8 +164,6 @@ class Statements(Loops, Arithmetic, Stores):
             before.things | more if not spread.is_local else frozenset(),
             spread,
             before.origins | change.origins,
-            before.models | change.models,
-            made=(before.made | {(scope.source, node.value)}) if spread.is_local else frozenset(),
             weights=before.weights | change.weights,
         )
         within = self._is_shared_array(node.target, scope)
@@ -178,7 +171,7 @@ class Statements(Loops, Arithmetic, Stores):
 
     def do_Return(self, node: ast.Return, scope: Scope) -> bool:
         if node.value is not None:
-            value = self._made(self.eval(node.value, scope), node.value, scope)
+            value = self.eval(node.value, scope)
             if self._returns:
                 self._returns[-1].append(value)
         elif self._returns:

@@ -210,11 +210,8 @@ class Stores(Shared):
             held = names[name]
             if noise and not held.things:
                 names[name] = held = held.but(origins=held.origins | noise)
-            if value.models and not held.things and isinstance(target.value, (ast.Name, ast.Attribute)):
-                names[name] = held = held.but(models=held.models | value.models)  # of which gradients flow on
             if value.spread.is_local and not held.things and held.spread is SAME:
-                known = frozenset() if self._is_counted_place(key) else value.made
-                names[name] = held.but(spread=LOCAL, made=known, origins=held.origins | value.origins)
+                names[name] = held.but(spread=LOCAL, origins=held.origins | value.origins)
 
     def _put_under(
         self, target: ast.Subscript, base: Value, key: Value, value: Value, scope: Scope, made: ast.expr | None
@@ -243,11 +240,6 @@ class Stores(Shared):
                 if made is not None:
                     thing.stores |= stored(scope.source, [made])
 
-    def _is_counted_place(self, key: Value) -> bool:
-        """Whether it is the place in a list of all samples that a rank's own are counted to: `slice(n, n + len(y))`."""
-        calls = [each.func for _, each in key.made if isinstance(each, ast.Call)]
-        return key.spread.is_local and bool(calls) and all(getattr(each, "id", "") == "slice" for each in calls)
-
     def _becomes_table(self, target: ast.expr, base: Value, key: Value, value: Value, scope: Scope) -> None:
         """`options["model"] = Net`: what nothing is known of holds a class or function by name from here on."""
         if not isinstance(target, ast.Name) or base.spread is not SAME or not is_hashable(key.const):
@@ -261,7 +253,7 @@ class Stores(Shared):
         while isinstance(target, (ast.Attribute, ast.Subscript)):
             for thing in self.values.get(target, NOTHING).things:
                 if isinstance(thing, Object) and thing.cls is None and not thing.roles:
-                    kept = Value(spread=LOCAL, origins=value.origins, made=value.made)
+                    kept = Value(spread=LOCAL, origins=value.origins)
                     thing.attributes[KEPT] = thing.attributes.get(KEPT, NOTHING) | kept
             target = target.value
 

@@ -182,7 +182,7 @@ class Subscripts(Attributes):
 
     def _indexed(self, node: ast.Subscript, base: Value, key: Value, scope: Scope) -> Value:
         """Samples chosen by an index, and slices of what a rank has."""
-        origins, models = base.origins | key.origins, base.models
+        origins = base.origins | key.origins
         if isinstance(node.slice, ast.Slice) and self._strided(node.slice, scope):
             self.event("share", node, scope, base)
         axes = [self._lately(axis) for axis in node.slice.elts] if isinstance(node.slice, ast.Tuple) else []
@@ -197,23 +197,23 @@ class Subscripts(Attributes):
             if not base.spread.is_local:
                 self.event("picks", node, scope, of(drawn), constant(by_row or not others))
         if any(axis.spread.is_local for axis in axes) and not base.spread.is_local:  # `data[:, own_rows]`
-            return Value(spread=LOCAL, origins=origins, models=models)
+            return Value(spread=LOCAL, origins=origins)
         if key.spread is RANK or base.spread is RANK and not base.things:
             spread = LOCAL if isinstance(node.slice, ast.Slice) else RANK
-            return Value(spread=spread, origins=origins, models=models)
+            return Value(spread=spread, origins=origins)
         if isinstance(node.slice, ast.Slice) and self._strided(node.slice, scope):
-            return Value(spread=LOCAL, origins=origins, models=models)
+            return Value(spread=LOCAL, origins=origins)
         if not base.spread.is_local and not key.spread.is_local:
             draw = (
                 (self._sequential(node, key, scope) or self._first_of(node, base, scope)) if not base.things else None
             )
             if draw is not None:
                 self.event("draw", node, scope, of(draw))
-                return Value(spread=LOCAL if self.plan.shares(node) else SAME, origins=origins | {draw}, models=models)
-            return Value(origins=origins, models=models) if origins or models else NOTHING
+                return Value(spread=LOCAL if self.plan.shares(node) else SAME, origins=origins | {draw})
+            return Value(origins=origins) if origins else NOTHING
         if base.spread.is_local:
-            return Value(spread=LOCAL, origins=origins, models=models, weights=base.weights)
-        return Value(spread=key.spread, origins=origins, models=models)
+            return Value(spread=LOCAL, origins=origins, weights=base.weights)
+        return Value(spread=key.spread, origins=origins)
 
     def _strided(self, slice_: ast.Slice, scope: Scope) -> bool:
         return slice_.lower is not None and self._lately(slice_.lower).spread is RANK

@@ -9,7 +9,6 @@ from autodist.interpreter.questions import in_order, pass_of
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.subscripts import Subscripts
 from autodist.interpreter.words import DRAWING, KEPT, MOVES, REMAKES, RETURNS_SELF, SIZES
-from autodist.source import walk
 from autodist.spread import LOCAL
 from autodist.values import (
     NOTHING,
@@ -72,11 +71,6 @@ class TorchModules(Subscripts, Stores):
             result = self._library_pass(inner, node, args, keywords, scope)
         result = self._after_pass(inner, node, args, result, scope)
         self._forward -= 1
-        if outermost and self._no_grad == 0:
-            result = self._with_model(result, inner)
-            for name, kept in inner.attributes.items():
-                if kept.spread.is_local and inner not in kept.models:  # `self.last_loss = F.cross_entropy(...)`
-                    inner.attributes[name] = self._with_model(kept, inner)
         return result
 
     def _before_pass(self, module: Object, node: ast.Call, args: list[Value], scope: Scope) -> list[Value]:
@@ -90,10 +84,8 @@ class TorchModules(Subscripts, Stores):
     def _after_pass(self, module: Object, node: ast.Call, args: list[Value], result: Value, scope: Scope) -> Value:
         """What a module gives, after the hooks that are run behind it."""
         for hook in self._hooks.get((module, "register_forward_hook"), ()):
-            keeps = self._passing is not None and not self._no_grad and not any(map(_answers, hook.things))
-            given = self._with_model(result, self._passing) if keeps and self._passing is not None else result
-            answer = self._hooked(hook, [of(module), of(Items(node, args, NOTHING)), given], scope)
-            result = answer.but(models=result.models) if answer.spread.is_local or answer.things else result
+            answer = self._hooked(hook, [of(module), of(Items(node, args, NOTHING)), result], scope)
+            result = answer if answer.spread.is_local or answer.things else result
         return result
 
     def _hooked(self, hook: Value, given: list[Value], scope: Scope) -> Value:
@@ -157,8 +149,7 @@ class TorchModules(Subscripts, Stores):
 
     def _through_layer(self, layer: Object, node: ast.Call, given: Value, scope: Scope) -> Value:
         if layer.cls is None or not layer.cls.find("forward"):
-            output = self._library_pass(layer, node, [given], {}, scope)
-            return output.but(made=output.made or frozenset([(layer.source, layer.node)]))
+            return self._library_pass(layer, node, [given], {}, scope)
         output = self.method(layer, "forward", node, [given], {}, scope)
         followed = output.spread.is_local or not given.spread.is_local or output.things
         return output if followed else self._mixed([given])
@@ -169,23 +160,6 @@ class TorchModules(Subscripts, Stores):
             for thing in child.things:
                 if isinstance(thing, Object) and thing.cls is not None and thing.cls.find("forward"):
                     self.method(thing, "forward", node, args, {}, scope)
-
-    def _with_model(self, result: Value, model: Thing, depth: int = 3) -> Value:
-        """A result of a forward pass, and what is in it, with the model in its graph."""
-        for thing in result.things if depth else ():
-            if isinstance(thing, Items):
-                thing.parts = [self._with_model(part, model, depth - 1) for part in thing.parts]
-                thing.element = self._with_model(thing.element, model, depth - 1)
-            elif isinstance(thing, Table):
-                thing.entries = {k: self._with_model(v, model, depth - 1) for k, v in thing.entries.items()}
-                if thing.element.spread.is_local:
-                    thing.element = self._with_model(thing.element, model, depth - 1)
-            elif isinstance(thing, Object) and not thing.roles:  # `Output(loss=loss, logits=logits)`
-                for held in (thing.attributes, thing.keywords):
-                    local = {name: value for name, value in held.items() if value.spread.is_local}
-                    held.update({name: self._with_model(value, model, depth - 1) for name, value in local.items()})
-                thing.args = [self._with_model(v, model, depth - 1) if v.spread.is_local else v for v in thing.args]
-        return result.but(models=result.models | {model})
 
     def _inside_method(self, inside: Inside, node: ast.Call, name: str, args: list[Value], scope: Scope) -> Value:
         """A method of some part of a module, or of what is in it."""
@@ -307,13 +281,6 @@ class TorchModules(Subscripts, Stores):
         made = self._remember(node, lambda: Object("state_dict", frozenset(["state"]), node, scope.source, self._path))
         assert isinstance(made, Object)
         return made
-
-
-def _answers(hook: Thing) -> bool:
-    """Whether a function gives something else for what it is given, rather than keep it for the loss."""
-    inside = walk(hook.node) if isinstance(hook, Function) else ()
-    is_lambda = isinstance(hook, Function) and isinstance(hook.node, ast.Lambda)
-    return is_lambda or any(isinstance(each, ast.Return) and each.value is not None for each in inside)
 
 
 def _is_sequence(layer: Object) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from autodist.interpreter import Event, Interpreter, Loop, Plan
 from autodist.losses import rounds
-from autodist.models import parts
+from autodist.models import differentiated, parts
 from autodist.placement import Replicate
 from autodist.script import Model, Site
 from autodist.solve.facts import is_mean
@@ -194,7 +194,7 @@ def _always(event: Event, loop: Loop) -> bool:
 
 def _meet_in_passes(run: Interpreter) -> bool:
     """Whether models may have buffers, which their wrappers send to all ranks in each forward pass."""
-    modules = {t for event in run.of("backward") for t in event.value.models if isinstance(t, Object)}
+    modules = {module for event in run.of("backward") for module in differentiated(run, event)}
     layers = {part for module in modules for part in parts(module)}
     foreign = any(each.cls is None and not each.name.startswith("torch.nn.") for each in layers)
     return foreign or any("register_buffer" in source.text for source in run.project.sources)
@@ -203,7 +203,7 @@ def _meet_in_passes(run: Interpreter) -> bool:
 def _of_losses(run: Interpreter, losses: Losses, mended: bool, even: bool) -> Iterator[tuple[Site, str]]:
     """Losses that do not add up. Means count for as much on each rank where all have as many rounds, an ``even``
     number, or where they are ``mended``."""
-    for event in (each for each in run.of("backward") if each.value.models):
+    for event in (each for each in run.of("backward") if differentiated(run, each)):
         lying = losses.of(event.node)
         if all(each == Replicate() for each in lying):
             yield Site(event.source, event.node), "another loss of the step is that of all samples on each rank"

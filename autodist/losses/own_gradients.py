@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autodist.interpreter import Interpreter, once_a_run, shared_out
+from autodist.models import modules_behind
 from autodist.placement import Placement, Replicate, Shard
 from autodist.placement.lattice import times
 from autodist.placement.placements import Placements
@@ -128,7 +129,7 @@ def _changed(run: Interpreter) -> Iterator[tuple[ast.expr, Source, ast.AST]]:
     for node in run.values:
         if isinstance(node, ast.Attribute) and node.attr == "grad" and node in run.sources:
             value = run.values.get(node.value, NOTHING)
-            own = not (value.things or value.models) and _is_changed(node, run.sources[node])
+            own = not (value.things or modules_behind(run, node.value)) and _is_changed(node, run.sources[node])
             if own and _has_samples(node.value, run):
                 yield node, run.sources[node], node
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 
 from autodist.interpreter import Event, Interpreter
-from autodist.models import optimized_by
+from autodist.models import modules_behind, optimized_by
 from autodist.script import Site
 from autodist.source import last_name, shortened, walk
 from autodist.values import NOTHING, External, Index, Object
@@ -121,7 +121,7 @@ def _unseen(backward: Event, run: Interpreter) -> Iterator[Reason]:
             continue
         for given in event.node.args:
             value = run.values.get(given, NOTHING)
-            if not isinstance(given, ast.Name) or value.things or value.models or value.spread.is_local:
+            if not isinstance(given, ast.Name) or value.things or modules_behind(run, given) or value.spread.is_local:
                 continue
             made = _bound(given, run)
             if made is not None and _is_of_torch(made, run):

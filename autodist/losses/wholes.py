@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 from autodist.interpreter import Interpreter, Plan
 from autodist.models import optimized_by, unseen_model
-from autodist.operations import load
 from autodist.placement.arguments import parts
 from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.opaque import OF_GRAPHS
 from autodist.placement.placements import Placements
-from autodist.program import Operation, Program, closure
+from autodist.program import EMPTY, Operation, Program, closure, joined
 from autodist.script import RowMean, Site
 from autodist.solve.facts import is_mean
 from autodist.solve.losses import Losses
@@ -22,7 +21,8 @@ from autodist.solve.sizes import first_key
 from autodist.solve.sources import Sources
 from autodist.solve.steps import given, steps_of
 from autodist.solve.written import code_of
-from autodist.source import Source, shortened, walk
+from autodist.source import Source, last_name, shortened, walk
+from autodist.trace.things import Sequence
 from autodist.values import Draw
 
 EVEN = "so that ranks need as many"
@@ -139,7 +139,7 @@ def _is_unknown_layer(operation: Operation) -> bool:
     """Whether a layer is run of which the table of operations has no line, and that is no model of a library."""
     one = operation.owner
     layer = "module" in getattr(one, "roles", ()) and getattr(one, "cls", None) is None and operation.name == one.name
-    known = load().find(operation.name) is not None or operation.name.startswith(LIBRARIES)
+    known = operation.known is not None or operation.name.startswith(LIBRARIES)
     return layer and not known and isinstance(operation.node, ast.expr)
 
 
@@ -155,14 +155,74 @@ def _overwritten(share: Share, losses: Losses, program: Program) -> ast.expr | N
     return None
 
 
-def draws(run: Interpreter, kind: str = "whole") -> list[Draw]:
-    """The places where a rank takes its rows, in the order of execution."""
-    found: dict[ast.AST, Draw] = {}
-    for event in run.of(kind):
-        for thing in event.value.things:
-            if isinstance(thing, Draw):
-                found.setdefault(thing.node, thing)
-    return list(found.values())
+def draws(run: Interpreter) -> list[Draw]:
+    """The places where a rank takes its rows of the whole data, in the order in which they are read."""
+    plan = run.plan
+    numbers = bool(plan.batches) and not plan.wholes and not plan.columns  # only how many a batch made elsewhere has
+    return [
+        Draw(
+            node,
+            run.sources[node],
+            (),
+            whole=True,
+            columns=node in plan.columns,
+            count=node in plan.counts,
+            batch=numbers and node in plan.counts,
+            derived=node not in plan.counts and _derives_by(node, run.sources[node]),
+        )
+        for node in _as_read(plan.taken, run)
+        if isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
+    ]
+
+
+def dealt_out(run: Interpreter) -> list[Draw]:
+    """The places where a rank takes its rows of batches that the script makes elsewhere, or its share of rounds."""
+    turns = [Draw(node, run.sources[node], (), turn=True, even=run.plan.even) for node in _as_read(run.plan.turns, run)]
+    return [*(_batch(node, run) for node in _as_read(run.plan.batches, run)), *turns]
+
+
+def _batch(node: ast.expr, run: Interpreter) -> Draw:
+    """A batch that the script makes elsewhere, or an iterable of them."""
+    source, value = run.sources[node], run.runs.program.at(node)
+    parent = source.parents.get(node)
+    over = parent if isinstance(parent, ast.Call) else node
+    loop = source.parents.get(over)
+    stream = any(isinstance(each, (ast.For, ast.AsyncFor)) and each.iter in (node, over) for each in (parent, loop))
+    batches = joined(getattr(each, "element", EMPTY) for each in value.things) if stream else value
+    nested = _is_unpacked(parent, loop) or any(isinstance(each, Sequence) and each.parts for each in batches.things)
+    return Draw(node, source, (), whole=True, batch=True, stream=stream, nested=nested)
+
+
+def _as_read(nodes: Collection[ast.expr], run: Interpreter) -> list[ast.expr]:
+    """Some expressions in the order in which their statements run first."""
+    first: dict[ast.AST, int] = {}
+    for each in run.runs.program.operations if nodes else ():
+        for at in (each.node, *(region.node for region in each.region.around() if region.function is not None)):
+            first.setdefault(at, each.number)
+
+    def place(node: ast.expr) -> tuple[int, int, int]:
+        inside = (first[part] for part in walk(run.sources[node].statement(node)) if part in first)
+        return min(inside, default=len(first)), node.lineno, node.col_offset
+
+    return sorted(nodes, key=place)
+
+
+def _is_unpacked(*around: ast.AST | None) -> bool:
+    """Whether a batch is taken apart where a step gets it: `for (x,) in loader`, `x, y = next(batches)`"""
+    targets = [each.target for each in around if isinstance(each, (ast.For, ast.AsyncFor))]
+    targets += [target for each in around if isinstance(each, ast.Assign) for target in each.targets]
+    return any(isinstance(each, (ast.Tuple, ast.List)) for each in targets)
+
+
+def _derives_by(node: ast.expr, source: Source) -> bool:
+    """`torch.autograd.grad(u, x, ...)`, or by each of `[x, t]`."""
+    parent = source.parents.get(node)
+    around = source.parents.get(parent) if isinstance(parent, (ast.List, ast.Tuple)) else parent
+    call = source.parents.get(around) if isinstance(around, ast.keyword) else around
+    if not isinstance(call, ast.Call) or last_name(call.func) != "grad":
+        return False
+    inputs = [*call.args[1:2], *(each.value for each in call.keywords if each.arg == "inputs")]
+    return any(each is node or each is parent for each in inputs)
 
 
 def row_means(run: Interpreter, losses: Losses) -> list[RowMean]:

@@ -15,7 +15,6 @@ from autodist.interpreter import Event, Interpreter
 from autodist.manifest.settings import ANY, Settings
 from autodist.script import Site
 from autodist.source import Source, argument, last_name, shortened, walk
-from autodist.spread import WORLD
 from autodist.values import NOTHING, UNKNOWN, External
 
 WORLD_SIZE = frozenset(["get_world_size", "world_size", "WORLD_SIZE"])
@@ -141,7 +140,7 @@ def _divided(node: ast.AST, source: Source, run: Interpreter) -> ast.expr | None
 
 def _counts_ranks(node: ast.expr, run: Interpreter) -> bool:
     named = last_name(node.func if isinstance(node, ast.Call) else node)
-    return named in WORLD_SIZE or run.values.get(node, NOTHING).spread is WORLD
+    return named in WORLD_SIZE or run.counts_ranks(node)
 
 
 # -------------------------------------------------------------------- addresses

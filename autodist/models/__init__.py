@@ -10,6 +10,7 @@ parameters a loss surely reads, what decides over that, what is changed in place
 
 from __future__ import annotations
 
+from autodist.models.behind import differentiated, modules_behind
 from autodist.models.moves import Shuttles, moved_too_late, shuttles
 from autodist.models.parts import (
     Key,
@@ -36,11 +37,13 @@ __all__ = [
     "Keys",
     "Shuttles",
     "at",
+    "differentiated",
     "holds_only_parameters",
     "is_main_guard",
     "keys",
     "loose_parameters",
     "members",
+    "modules_behind",
     "moved_too_late",
     "optimized_by",
     "optimized_modules",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from autodist.interpreter import Event, Interpreter
+from autodist.models.behind import differentiated
 from autodist.models.parts import parts, unwrapped
 from autodist.solve.steps import steps_of
 from autodist.values import (
@@ -50,7 +51,7 @@ def history_of(run: Interpreter) -> History:
         if event.kind == "forward":
             _note(forwards if event.grad else quiet, unwrapped(event.value), event)
         elif event.kind == "backward":
-            _note(backwards, event.value.models, event)
+            _note(backwards, differentiated(run, event), event)
         elif event.kind in ("bind", "bind_part", "move", "alias", "alias_part") and not event.inside_forward:
             _note(places, unwrapped(event.value), event)
         elif event.kind == "bind_each" and not event.inside_forward:

@@ -7,9 +7,11 @@ import ast
 from autodist.interpreter import Event, Interpreter
 from autodist.models.history import History, freezes, grows, happens_during_training
 from autodist.models.parts import unwrapped
+from autodist.program import Operation, closure, held
 from autodist.regions import exclusive
 from autodist.solve.learned import learned
-from autodist.values import NOTHING, Object
+from autodist.solve.steps import given
+from autodist.values import Object
 
 
 def pattern_of(module: Object, history: History) -> str | None:
@@ -55,13 +57,13 @@ def parts_by_turns(module: Object, run: Interpreter, history: History) -> str | 
             shown |= {event} if evaluates else set()
             continue
         if before and before[-1] not in shown:  # what it gave in evaluations, gradients on, was only shown
-            computed = _computed_by(event, run) if shown else set()
-            before = [each for each in before if each not in shown or each.node in computed]
+            computed = _computed_by(event, run) if shown else set[Operation]()
+            before = [each for each in before if each not in shown or _gave(each, computed, run)]
         loops = {loop.node for loop in event.loops}
         ahead = {each for each in before if loops and not each.loops}  # as one that has lazy layers made
         if ahead:
             computed = _computed_by(event, run)
-            before = [each for each in before if each not in ahead or each.node in computed]
+            before = [each for each in before if each not in ahead or _gave(each, computed, run)]
         again = any(loop.node not in loops for each in before for loop in each.loops)
         pairs = ((one, other) for at, one in enumerate(before) for other in before[:at] if one.node is not other.node)
         if again or any(not exclusive(one.source, one.node, other.node) for one, other in pairs):
@@ -71,18 +73,14 @@ def parts_by_turns(module: Object, run: Interpreter, history: History) -> str | 
     return None
 
 
-def _computed_by(backward: Event, run: Interpreter) -> set[ast.AST]:
-    """The expressions that a loss was computed by."""
-    reached: set[ast.AST] = set()
-    pending: list[ast.AST] = [backward.node]
-    while pending:
-        node = pending.pop()
-        if node not in reached:
-            reached.add(node)
-            pending += ast.iter_child_nodes(node)
-            value = run.values.get(node, NOTHING) if isinstance(node, ast.expr) else NOTHING
-            pending += [made for _, made in value.made]
-    return reached
+def _computed_by(backward: Event, run: Interpreter) -> set[Operation]:
+    """What a loss was computed by."""
+    return closure(run.runs.program.made_at.get(backward.node, ()), given)
+
+
+def _gave(forward: Event, computed: set[Operation], run: Interpreter) -> bool:
+    """Whether what a forward pass gave is among what a loss was computed by."""
+    return not computed.isdisjoint(held(run.runs.program.at(forward.node)))
 
 
 def learns_by_gradients_alone(module: Object, run: Interpreter, history: History) -> str | None:

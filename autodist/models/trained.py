@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from autodist.interpreter import GROWS, Event, Interpreter
+from autodist.models.behind import differentiated
 from autodist.models.history import History, grows, history_of, learning, place_of
 from autodist.models.moves import TO_DEVICE, TO_TYPE, moved_before_use
 from autodist.models.nameless import in_holder
@@ -36,9 +37,7 @@ def trained_models(run: Interpreter) -> list[Model]:
     optimized = optimized_modules(run)
     used: dict[Object, None] = {}
     for event in run.of("backward"):
-        for thing in sorted(event.value.models, key=place_of):
-            if isinstance(thing, Object):
-                used.setdefault(thing)
+        used |= dict.fromkeys(sorted(differentiated(run, event), key=place_of))
     members = {module: parts(module) for module in (*used, *optimized)}
     owners: dict[Object, list[Object]] = {}
     for module in optimized:

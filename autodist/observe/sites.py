@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from autodist import operations
 from autodist.catalog import Catalog
 from autodist.deep import deep
 from autodist.observations import Measured
@@ -78,11 +77,11 @@ def observed(project: Project, facts: Catalog, everything: bool = False, **optio
 
 def _sites(project: Project, program: Program, placements: Placements, everything: bool) -> list[Site]:
     """What is computed in a way that the table does not know, or of that; and what is differentiated."""
-    own, table = {*project.sources}, operations.load()
+    own = {*project.sources}
     found: dict[ast.expr, Site] = {}
     for each in program.operations:
         lying = placements.of.get(each, Replicate())
-        unknown = table.find(each.name) is None and not isinstance(lying, Replicate)
+        unknown = each.known is None and not isinstance(lying, Replicate)
         if isinstance(each.node, COMPUTED) and each.source in own:
             if is_guessed(lying) or unknown and isinstance(each.node, ast.Call) or everything and each.is_tensor:
                 found[each.node] = Site(each.source, each.node)

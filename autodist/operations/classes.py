@@ -38,7 +38,10 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, type]]] = {
     ),
     "sort": ("puts the numbers along an axis into other places: `x.flip(0)`, `x.sort(1)`", AXIS),
     "index": ("takes some numbers along an axis by their places: `x.narrow(1, 0, 2)`", AXIS),
-    "gather": ("takes or puts numbers along an axis, by places that a tensor of as many axes tells", AXIS),
+    "gather": (
+        "takes numbers along an axis, by places that a tensor of as many axes tells; with `puts`, puts them there",
+        {**AXIS, "puts": bool},
+    ),
     "select": ("takes one entry along an axis, which is gone: `x.select(1, 0)`", AXIS),
     "repeat_each": (
         "repeats each entry along an axis behind itself: `x.repeat_interleave(2, 0)`; sizes: the argument that tells "

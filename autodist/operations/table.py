@@ -101,12 +101,12 @@ class Table:
 
 def problem(name: str, line: object, lines: Mapping[str, object]) -> str | None:
     """What is wrong with a line of the table."""
+    if _followed(line, lines) is None:
+        return f"{name}: there is no operation {str(line)[3:]!r} that has a class"
     given: Mapping[str, Any] = line if isinstance(line, Mapping) else {"class": line}
     cls = given.get("class")
     if isinstance(cls, str) and cls.startswith("as "):
-        other = lines.get(cls[3:])
-        known = other is not None and not (isinstance(other, str) and other.startswith("as "))
-        return None if known else f"{name}: there is no operation {cls[3:]!r} that has a class"
+        return None
     if not isinstance(cls, str) or cls not in CLASSES:
         return f"{name}: {cls!r} is no class of operations; there are {', '.join(CLASSES)}"
     known_parameters = CLASSES[cls][1]
@@ -119,12 +119,22 @@ def problem(name: str, line: object, lines: Mapping[str, object]) -> str | None:
     return None
 
 
+def _followed(line: object, lines: Mapping[str, object]) -> object:
+    """The line that one stands for: `as torch.dropout`, or that of another name for it. None if there is none."""
+    seen: set[str] = set()
+    while isinstance(line, str) and line.startswith("as "):
+        if line in seen:
+            return None
+        seen.add(line)
+        line = lines.get(line[3:])
+    return line
+
+
 def _operation(name: str, line: object, lines: Mapping[str, object]) -> Operation:
     wrong = problem(name, line, lines)
     if wrong is not None:
         raise ValueError(wrong)
-    if isinstance(line, str) and line.startswith("as "):
-        line = lines[line[3:]]
+    line = _followed(line, lines)
     given: Mapping[str, Any] = line if isinstance(line, Mapping) else {"class": line}
     return Operation(name, given["class"], {key: value for key, value in given.items() if key != "class"})
 

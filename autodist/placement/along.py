@@ -87,7 +87,19 @@ def index(call: Call) -> Placement:
 
 
 def gather(call: Call) -> Placement:
-    """Numbers along an axis, at places that a tensor tells."""
+    """Numbers along an axis, at places that a tensor tells. Those of samples along it take what all ranks have."""
+    if call.parameters.get("puts") or call.axis is None:
+        return scatter(call)
+    axes = max(each.axes for each in call.operands)  # the table has as many as the places
+    table, *places = (each if each.axes else replace(each, sizes=(None,) * axes) for each in call.operands)
+    call = replace(call, operands=(table, *places))
+    if table.placement == Replicate() and [each.shard for each in places] == [*call.axes()]:
+        return places[0].placement
+    return scatter(call)
+
+
+def scatter(call: Call) -> Placement:
+    """Numbers that are put along an axis, at places that a tensor tells."""
     found = aligned(call)
     if partials(call):
         return call.apart(NONLINEAR)

@@ -246,8 +246,6 @@ def call(operation: Operation, known: operations.Operation) -> Call:
     if operation.owner is not None:
         settings |= operation.owner.keywords
     axis = _axis(operation, known, settings)
-    found = settings.get("reduction")
-    reduction = found.constant if found is not None else _constant(operation, known, "reduction", "mean")
     return Call(
         known.name,
         (),
@@ -258,7 +256,7 @@ def call(operation: Operation, known: operations.Operation) -> Call:
         without_axes=known.cls in SIZED and any(parts(each) == [] for each in operation.operands),
         equation=equation(operation),
         words={name: _size(each) for name, each in settings.items()} if known.cls == "pattern" else {},
-        reduction=reduction if isinstance(reduction, str) else "mean",
+        reduction=_reduction(operation, known, settings.get("reduction")),
         training=_is_training(operation, known),
         batch_first=any(_may_be_true(each) for each in _settings_of("batch_first", settings, operation, known)),
         is_told=_is_told(operation, known),
@@ -366,11 +364,14 @@ def _is_true(value: Value | None) -> bool:
     return value is not None and value.constant is True
 
 
-def _constant(operation: Operation, known: operations.Operation, name: str, default: object) -> object:
-    place = known.parameters.get(name)
-    if isinstance(place, int) and place < len(operation.inputs) and operation.inputs[place].is_constant:
-        return operation.inputs[place].constant
-    return default
+def _reduction(operation: Operation, known: operations.Operation, told: Value | None) -> str:
+    """What it makes of several numbers, "mean" if it is not told, empty if that is not known."""
+    place = known.parameters.get("reduction")
+    if told is None and isinstance(place, int) and place < len(operation.inputs):
+        told = operation.inputs[place]
+    if told is None or not told:
+        return "mean"
+    return str(told.constant or "mean") if told.is_constant else ""
 
 
 def equation(operation: Operation) -> str:

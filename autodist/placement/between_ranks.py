@@ -37,6 +37,16 @@ def gives_rank(operation: Operation) -> bool:
     return operation.name in ENVIRONMENT and bool(operation.inputs) and operation.inputs[0].constant in RANKS
 
 
+def is_rank(operation: Operation) -> bool:
+    """The same, or whether it asks the process group for it."""
+    return gives_rank(operation) or operation.known is not None and operation.known.cls == "rank"
+
+
+def gives_world(operation: Operation) -> bool:
+    """Whether an operation tells how many processes there are, as launchers say."""
+    return operation.name in ENVIRONMENT and bool(operation.inputs) and operation.inputs[0].constant in WORLD
+
+
 class Reduced:
     """Which results of a program are others once they are reduced over the ranks: `dist.all_reduce(total)`"""
 

@@ -58,6 +58,7 @@ class Call:
     words: Mapping[str, int | None] = field(default_factory=dict)
     """How long the axes of a pattern are that are told by their words: `rearrange(x, "(b n) d -> b n d", n=6)`."""
     reduction: str = "mean"
+    """What is made of several numbers, empty if it is not known."""
     training: bool = True
     batch_first: bool = False
     is_told: bool = True

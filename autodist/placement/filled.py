@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from autodist import operations
-from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.program import VIEWS, Operation, Value, closure, held
 
@@ -92,8 +91,8 @@ def is_set(content: object) -> bool:
 class Filled:
     """What values hold in padded places, of what the operations that pad fill them with."""
 
-    def __init__(self, sources: Iterable[Operation], table: Table) -> None:
-        self._sources, self._table = frozenset(sources), table
+    def __init__(self, sources: Iterable[Operation]) -> None:
+        self._sources = frozenset(sources)
         self._known: dict[Operation, object] = {}
 
     def of(self, value: Value | None) -> object:
@@ -147,7 +146,7 @@ class Filled:
         return self._by_class(operation, name)
 
     def _by_class(self, operation: Operation, name: str) -> object:
-        given, known = operation.inputs, self._table.find(operation.name)
+        given, known = operation.inputs, operation.known
         holds = self.of(given[0]) if given else ANYTHING
         if name == "Embedding":
             return 0 if self._is_left_out(operation) else ANYTHING
@@ -171,7 +170,7 @@ class Filled:
 
     def _filler(self, operation: Operation, name: str) -> object:
         """What an operation fills up with that pads."""
-        known = self._table.find(operation.name)
+        known = operation.known
         if name in ("pad_sequence", "pad_packed_sequence"):
             told = [operation.argument("padding_value", 2)]
         elif known is not None and known.cls == "fill":

@@ -72,7 +72,7 @@ class InPlace(Measures):
         return any(counted(self._operand(bound)) for each in slices for bound in each.inputs)
 
     def _adds(self, operation: Operation) -> bool:
-        known = self._table.find(operation.name)
+        known = operation.known
         return known is not None and known.cls in ("add", "scatter")
 
     def _added(self, base: Value, old: Placement) -> Placement:

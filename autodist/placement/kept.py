@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterable
 
 from autodist.catalog import Catalog
-from autodist.operations import Table
 from autodist.placement.decided import dependents
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan, changed
@@ -23,9 +22,9 @@ class Kept:
     def __init__(self) -> None:
         self._last: tuple[tuple[object, ...], deque[Placements]] = ((), deque())
 
-    def of(self, program: Program, table: Table, catalog: Catalog | None) -> deque[Placements]:
+    def of(self, program: Program, catalog: Catalog | None) -> deque[Placements]:
         """Those of a program under the same facts about libraries, to which more are added."""
-        about = program, table, catalog, catalog.measured if catalog is not None else None
+        about = program, catalog, catalog.measured if catalog is not None else None
         told, found = self._last
         if len(told) != len(about) or any(one is not other for one, other in zip(told, about, strict=True)):
             found = deque(maxlen=MOST)

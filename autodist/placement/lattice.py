@@ -106,6 +106,7 @@ def is_paired(placement: Placement | None) -> bool:
 
 GUESSED = "it is not known"
 """Begins the reasons why a value is taken for one that is different on each rank, for all that is known."""
+EITHER = f"{GUESSED} whether it is a sum or a mean: `reduction` may be either"
 
 
 def is_guessed(placement: Placement | None) -> TypeGuard[PerRank]:

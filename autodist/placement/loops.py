@@ -74,7 +74,7 @@ class Loops(Reading):
         added to, and what is the same after each round."""
         if not any(map(self._carries_samples, _carriers(value))):
             return False
-        known, cycle = self._table.find(user.name), self._cycles.get(user, frozenset())
+        known, cycle = user.known, self._cycles.get(user, frozenset())
         if user.name == "getitem" and any(map(self._counts_own, held(user.inputs[1]))):
             return False  # `found[i]`
         if known is not None and known.cls in ABOUT:
@@ -89,7 +89,7 @@ class Loops(Reading):
 
     def _is_behind_loop(self, operation: Operation) -> bool:
         """Whether it is computed of what a loop over samples has left, once that has ended."""
-        known = self._table.find(operation.name)
+        known = operation.known
         if operation.name in arguments.SHAPES or known is not None and known.cls in ABOUT:
             return False
         if any(each.kind == "loop" and self._comes_to_each(each) for each in operation.region.around()):
@@ -104,7 +104,7 @@ class Loops(Reading):
 
     def _adds_up_in(self, cycle: frozenset[Operation]) -> bool:
         """Whether what operations are given of earlier rounds is what they add to, or the largest or smallest yet."""
-        known = [(each.name.rpartition(".")[2], self._table.find(each.name)) for each in cycle]
+        known = [(each.name.rpartition(".")[2], each.known) for each in cycle]
         return all(name in KEEPING or told is not None and told.cls in ADDING for name, told in known)
 
     @cached_property

@@ -6,6 +6,7 @@ import ast
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from math import prod
 
 from autodist import operations
@@ -19,7 +20,7 @@ from autodist.placement.loops import Loops
 from autodist.placement.shapes import Sizes
 from autodist.placement.sizes import AGAIN, OF_SIZES
 from autodist.placement.subscripts import subscript
-from autodist.program import UNKNOWN, Operation, Value, closure, held
+from autodist.program import UNKNOWN, Operation, Program, Value, closure, held
 from autodist.trace.things import Object
 
 ALIGNING = frozenset("add multiply divide elementwise loss".split())
@@ -37,6 +38,8 @@ OF_SHAPES = (*arguments.SHAPES, "iterate", "getitem", "operator.add")
 """The names of what sizes are read from."""
 PRODUCTS = ("math.prod", "numpy.prod", "numpy.multiply")
 """The names of what multiplies all sizes of a shape."""
+COUNTING_AXES = ("builtins.len", "torch.Tensor.ndim", "torch.Tensor.dim", "torch.Tensor.ndimension")
+"""The names of what tells how many axes there are, of a shape or a tensor."""
 COMPUTED: dict[str, Callable[[int, int], int]] = {
     f"operator.{each.__name__}": each for each in (operator.add, operator.sub, operator.mul, operator.floordiv)
 }
@@ -56,8 +59,37 @@ def _parts_of(value: Value) -> Iterator[ast.expr]:
     joins = value.operation
     if joins is not None and joins.name == "operator.add" and isinstance(joins.node, ast.BinOp):
         yield from (joins.node.left, joins.node.right)
-    elif not value.operations and len(written := {each.node for each in value.things}) == 1:
-        yield from (part for each in written for part in getattr(each, "elts", []))
+    elif len(written := {getattr(each, "node", None) for each in value.things}) == 1:
+        (node,) = written
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            yield from (node.left, node.right)
+        elif not value.operations:
+            yield from getattr(node, "elts", [])
+
+
+@lru_cache(maxsize=2)
+def unpacked(program: Program) -> dict[Operation, int]:
+    """How many axes results have whose shapes are unpacked, wherever they are come to: `n, t, c = x.shape`. What is
+    asked how many it has, or made by what is called from several places, may have others elsewhere."""
+    found: dict[Operation, set[int]] = {}
+    for each in program.operations:
+        parts = getattr(each.node, "elts", []) if each.name == "getitem" else []
+        shapes = [op for op in each.inputs[0].operations if op.name in arguments.SHAPES] if parts else []
+        if any(isinstance(part, ast.Starred) or not isinstance(part.ctx, ast.Store) for part in parts):
+            continue
+        for of in (op for shape in shapes if len(shape.inputs) == 1 for op in shape.inputs[0].operations):
+            around = {*of.region.around()}
+            decided = any(region.kind in ("branch", "try") for region in {*each.region.around()} - around)
+            if not decided and not any(region.others for region in around) and not _is_asked(of, program):
+                found.setdefault(of, set()).add(len(parts))
+    return {of: counts.pop() for of, counts in found.items() if len(counts) == 1}
+
+
+def _is_asked(operation: Operation, program: Program) -> bool:
+    """Whether it is asked how many axes a result has: `x.ndim == 4`"""
+    users = program.users[operation]
+    shapes = [op for each in users if each.name in arguments.SHAPES for op in program.users[each]]
+    return any(each.name in COUNTING_AXES[1:] for each in users) or any(e.name == COUNTING_AXES[0] for e in shapes)
 
 
 def begins_behind(key: Value, axis: int) -> bool:
@@ -93,6 +125,8 @@ class Measures(Loops):
             return value.constant
         if op is None or not within:
             return None
+        if op.name in COUNTING_AXES:
+            return self._axes(op)
         if op.name in ("torch.Tensor.size", "getitem") and len(op.inputs) == 2 and type(op.inputs[1].constant) is int:
             of = op.inputs[0].operation if op.name == "getitem" else op
             sizes = self._found.size(of.inputs[0]) if of is not None and of.name in arguments.SHAPES else None
@@ -102,6 +136,30 @@ class Measures(Loops):
         numbers = [self._number(each, within - 1) for each in op.inputs]
         known = [each for each in numbers if each is not None]
         return computed(*known) if computed is not None and len(known) == 2 and known[1] else None
+
+    def _axes(self, counting: Operation) -> int | None:
+        """How many axes a tensor has that are counted: `x.ndim`, `len(x.shape)`"""
+        of = counting.inputs[0]
+        if counting.name == "builtins.len":
+            shape = of.operation
+            if shape is None or shape.name not in arguments.SHAPES or len(shape.inputs) != 1:
+                return None
+            of = shape.inputs[0]
+        sizes = self._found.size(of)
+        return None if sizes is None else len(sizes)
+
+    def _repeated(self, value: Value) -> list[tuple[int | None, bool]] | None:
+        """The sizes that are told by repeating some: `(1,) * (x.ndim - 1)`"""
+        made = next(iter(value.operations)) if len(value.operations) == 1 else None
+        if made is None or made.name not in ("operator.mul", "list.repeat"):
+            return None
+        for listed, times in (made.inputs, made.inputs[::-1]):
+            parts = arguments.parts(listed)
+            told = listed.constant if isinstance(listed.constant, tuple) else [e.constant for e in parts or [Value()]]
+            if all(type(each) is int for each in told):
+                number = self._number(times)
+                return [UNTOLD] if number is None else [(each, False) for each in told] * number
+        return None
 
     def _led_by_shape(self, view: Operation, known: operations.Operation) -> tuple[Placement, Sizes] | None:
         """A view whose sizes are those of a tensor, some of them, beside others: `q.view(*q.shape[:-1], -1, 2)`,
@@ -136,7 +194,8 @@ class Measures(Loops):
         for node in nodes:
             value = self._program.at(node.value if isinstance(node, ast.Starred) else node)
             value = replace(value, operations=value.operations & above or value.operations)
-            shape, parts = self._shape_told(value), list(_parts_of(value)) if within else []
+            shape = self._shape_told(value) or self._repeated(value)
+            parts = list(_parts_of(value)) if within else []
             if isinstance(value.constant, tuple):
                 found += [(each, False) for each in value.constant]
                 continue
@@ -221,7 +280,7 @@ class Measures(Loops):
         channels, numbers = (prod(size or 1 for size in each) for each in (sizes[1:], row))
         if len(sizes) > 2:  # `conv(x).view(-1, 100)` of 16 channels
             return None not in row and numbers > 0 and bool(numbers % channels and channels % numbers)
-        layers = [self._table.find(each.name) for each in value.operations]
+        layers = [each.known for each in value.operations]
         made = all(known is not None and ("width" in known.parameters or known.cls == "flatten") for known in layers)
         return made and all(size is not None and size > 0 for size in row) and row != [1]
 
@@ -256,7 +315,7 @@ class Measures(Loops):
         if sizes is not None:
             return len(sizes) == 2 and sizes[1] == 1
         for each in value.operations:
-            known = self._table.find(each.name)
+            known = each.known
             if known is not None and "width" in known.parameters:
                 if arguments.call(each, known).width != 1:
                     return False
@@ -276,7 +335,7 @@ class Measures(Loops):
         known = [
             line
             for each in (op for part in data for op in _data_sets(part))
-            if (line := self._table.find(each.name)) is not None and line.cls == "table"
+            if (line := each.known) is not None and line.cls == "table"
         ]
         told = {tuple(each.parameters.get("samples", ())) for each in known}
         fields = told.pop() if len(told) == 1 else ()
@@ -285,7 +344,7 @@ class Measures(Loops):
 
     def _is_summed(self, value: Value) -> bool:
         """Whether it has an axis less than what it is computed from: `(users(i) * items(j)).sum(1)`"""
-        made = [(each, self._table.find(each.name)) for each in value.operations]
+        made = [(each, each.known) for each in value.operations]
         known = [(each, line) for each, line in made if line is not None and line.cls in ("reduction", "comparison")]
         calls = [arguments.call(each, line) for each, line in known]
         return bool(made) and len(calls) == len(made) and not any(each.axis is None or each.keepdim for each in calls)
@@ -324,7 +383,7 @@ class Measures(Loops):
         name = operation.name
         if name.startswith("object."):
             name = f"pandas.DataFrame.{name.removeprefix('object.')}"
-        known = self._table.find(name)
+        known = self._program.table.find(name)
         first = operation.inputs[0] if operation.inputs else Value()
         if any(self._operand(each) not in (None, Replicate()) for each in operation.operands):
             return ()
@@ -340,7 +399,7 @@ class Measures(Loops):
         """The sizes of one of several tables, `x, y = make_regression(64, 4)`, and of columns of a text that has some,
         `np.loadtxt("a.txt")[:, 0]`; None for anything else."""
         made = operation.inputs[0].operation
-        known = self._table.find(made.name) if made is not None else None
+        known = made.known if made is not None else None
         if made is None or known is None or known.cls != "table":
             return None
         told, at = known.parameters, key.constant

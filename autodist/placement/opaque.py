@@ -10,7 +10,7 @@ from typing import Any
 
 from autodist.placement.call import ROWS
 from autodist.placement.in_place import InPlace
-from autodist.placement.lattice import GUESSED, Each, Partial, PerRank, Placement, Replicate, Shard, is_guessed
+from autodist.placement.lattice import EITHER, GUESSED, Each, Partial, PerRank, Placement, Replicate, Shard, is_guessed
 from autodist.placement.measured import ANY, as_placement, lying_alike
 from autodist.placement.products import PAIRED
 from autodist.placement.shapes import Sizes
@@ -103,6 +103,8 @@ class Opaque(InPlace):
     def _loss(self, operation: Operation, usual: str, rows: str) -> Placement:
         """A loss of a library, which is a mean over samples, a sum, or one for each; ``rows`` counts these."""
         told = operation.keywords.get("reduction") or getattr(operation.owner, "keywords", {}).get("reduction")
+        if told is not None and not told.is_constant:
+            return PerRank(operation.name, EITHER)
         reduction = str(told.constant) if told is not None else usual
         if reduction == "none":
             return Shard(0, rows=rows)
@@ -130,7 +132,7 @@ class Opaque(InPlace):
             return replace(lying, rows=NODES) if nodes and isinstance(lying, Shard) else lying
         if of.operations and all(map(takes_first, of.operations)):  # `model(x, labels=x)[:2]`
             of = joined(each.inputs[0] for each in of.operations)
-        models = [each for each in of.operations if self._is_model(each) and self._table.find(each.name) is None]
+        models = [each for each in of.operations if self._is_model(each) and each.known is None]
         if not models or len(models) < len(of.operations):
             return None
         lying = self._operand(of)

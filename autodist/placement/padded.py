@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from autodist.catalog import Catalog
 from autodist.operations import Operation as Known
-from autodist.operations import Table
 from autodist.placement import arguments, filled
 from autodist.placement.call import OTHER_SIZE, Operand
 from autodist.placement.filled import ALIKE, ANYTHING, KEEPING, MASKS, Filled, is_hidden, is_set, is_zero, short
@@ -49,22 +48,20 @@ OF_WORDS = (".last_hidden_state", ".encoder_last_hidden_state")
 RECURRENT = frozenset(["LSTM", "GRU", "RNN"])
 
 
-def propagate_padding(
-    program: Program, sources: Mapping[Operation, int], table: Table, catalog: Catalog | None
-) -> Placements:
+def propagate_padding(program: Program, sources: Mapping[Operation, int], catalog: Catalog | None) -> Placements:
     """How all values lie along the words, where what pads gives them along an axis."""
     placed: dict[Operation, Placement] = {each: Shard(axis) for each, axis in sources.items()}
-    padded = Padded(program, Plan(lambda _: Replicate(), placed), table, catalog)
+    padded = Padded(program, Plan(lambda _: Replicate(), placed), catalog)
     return padded.run(program.operations)
 
 
 class Padded(Propagation):
     """Placements along the axis of words."""
 
-    def __init__(self, program: Program, plan: Plan, table: Table, catalog: Catalog | None) -> None:
-        super().__init__(program, plan, table, catalog)
+    def __init__(self, program: Program, plan: Plan, catalog: Catalog | None) -> None:
+        super().__init__(program, plan, catalog)
         self._are_shared_out = False  # each rank goes through all words of a sample
-        self._content = Filled(plan.placed, table)
+        self._content = Filled(plan.placed)
         self._pairs: set[Operation] = set()
 
     def _shared(self, operation: Operation) -> tuple[Placement | None, Sizes]:
@@ -77,7 +74,7 @@ class Padded(Propagation):
         placement, sizes = super()._shared(operation)
         if placement is None or operation.name in arguments.SHAPES:
             return placement, sizes
-        known = self._table.find(operation.name)
+        known = operation.known
         joins = known is not None and known.cls == "concatenate"
         given = arguments.operands(operation, known) if known is not None and joins else operation.operands
         lying = [each for each in map(self._operand, given) if each is not None]
@@ -359,7 +356,7 @@ class Padded(Propagation):
 
     def _above(self, operation: Operation) -> frozenset[Operation]:
         """What an operation is given, if it computes number by number."""
-        known = self._table.find(operation.name)
+        known = operation.known
         through = known is not None and known.cls in NUMBERWISE | {"scan", "view", "transpose", "unsqueeze", "squeeze"}
         return operation.given if through else frozenset()
 

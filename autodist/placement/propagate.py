@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from autodist import operations
 from autodist.catalog import Catalog
-from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.placement.along import BY_PLACE, SAMPLES_BESIDE
 from autodist.placement.between_ranks import gives_rank, rank, reduced_in
@@ -34,7 +33,7 @@ from autodist.placement.lattice import (
     piecewise,
     times,
 )
-from autodist.placement.measures import COUNT, MAY_LACK_AXIS, PRODUCTS, begins_behind
+from autodist.placement.measures import COUNT, MAY_LACK_AXIS, PRODUCTS, begins_behind, unpacked
 from autodist.placement.opaque import WRAPPED, Opaque
 from autodist.placement.patterns import REST, sides
 from autodist.placement.placements import Placements, given_numbers, joint
@@ -45,6 +44,7 @@ from autodist.placement.sizes import AGAIN
 from autodist.placement.subscripts import subscript
 from autodist.placement.transfer import BETWEEN, transfer
 from autodist.program import DRAWN, FUNCTION, GRADIENT, HOOKED, SAMPLE, Operation, Program, Value, closure, held, joined
+from autodist.trace.calls import REST as STARRED
 from autodist.trace.things import Listing
 
 MOST_AXES = 5
@@ -57,15 +57,13 @@ OF_GRAPHS = (".num_graphs", ".num_nodes", ".num_edges")
 def propagate(
     program: Program,
     plan: Plan | Sharded,
-    table: Table | None = None,
     catalog: Catalog | None = None,
 ) -> Placements:
     """The placements of all values of a program, where what its sources give lies as a plan says. Of the last ones,
     under other plans, only what depends on the difference is placed anew."""
     plan = plan if isinstance(plan, Plan) else Plan(plan)
-    table = table or (catalog.operations if catalog is not None else operations.load())
-    kept = KEPT.of(program, table, catalog)
-    propagation = Propagation(program, plan, table, catalog)
+    kept = KEPT.of(program, catalog)
+    propagation = Propagation(program, plan, catalog)
     near = nearest(plan, kept)
     found = propagation.run(program.operations) if near is None else propagation.run(depending(near, program), near[0])
     kept.append(found)
@@ -126,6 +124,8 @@ class Propagation(Opaque):
 
     def _shared(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         placement, sizes = self._result(operation)
+        if sizes is None and (axes := unpacked(self._program).get(operation)):
+            sizes = (None,) * axes
         placement, sizes = self._measured(operation, placement) or (placement, sizes)
         if operation not in self._plan.placed:
             return self._in_its_round(operation, placement), sizes
@@ -227,7 +227,7 @@ class Propagation(Opaque):
             return (multiple(Partial("sum", ROWS)) if COUNT in shape else Replicate()), ()  # `math.prod(x.shape)`
         if (number := self._number_of_samples(operation)) is not None:
             return number, ()
-        known = self._table.find("torch.Tensor.size" if name == "torch.Tensor.shape" else name)
+        known = self._program.table.find("torch.Tensor.size" if name == "torch.Tensor.shape" else name)
         if known is None or known.cls == "table":
             chosen = self._found.size(operation.inputs[0]) if operation.name == "random.choice" else (None,)
             sizes = None if chosen is None else chosen[1:]  # of one of what it chooses from
@@ -519,6 +519,8 @@ class Propagation(Opaque):
             placement = self._filled(placement, self._operand(operation.inputs[1]) or Replicate())
         if operation in self._cyclic and known.cls == "add":
             placement = self._accumulated(operation, call, placement)
+        if known.cls in arguments.SIZED and STARRED in operation.keywords:
+            return placement, None  # `x.view(len(x), *others)`
         return placement, self._of_drawn(operation, known, result_sizes(known, operation.name, call, tuple(sizes)))
 
     def _told_by_class(

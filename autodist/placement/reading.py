@@ -9,7 +9,6 @@ from typing import TypeGuard
 
 from autodist import operations
 from autodist.catalog import Catalog
-from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.placement.along import BY_PLACE
 from autodist.placement.call import OTHER_SIZE, ROWS, Call, told_parts
@@ -113,11 +112,11 @@ def _goes_in_steps(cut: Operation) -> bool:
 class Reading:
     """Values of a program, some of which are placed."""
 
-    def __init__(self, program: Program, plan: Plan, table: Table, catalog: Catalog | None) -> None:
-        self._program, self._plan, self._table, self._catalog = program, plan, table, catalog
+    def __init__(self, program: Program, plan: Plan, catalog: Catalog | None) -> None:
+        self._program, self._plan, self._catalog = program, plan, catalog
         self._found = Placements()
         self._cyclic = program.cyclic
-        self._whole_numbers = WholeNumbers(table, program)
+        self._whole_numbers = WholeNumbers(program)
 
     def _operand(self, value: Value) -> Placement | None:
         """How a value lies, or what is in it."""
@@ -315,7 +314,7 @@ class Reading:
         """One of the equal parts that a batch is taken apart into, which are those of one process, since ranks' samples
         take turns: `x.chunk(2)`, `x.split(len(x) // 2)`. Of several batches behind each other it is one of them."""
         short = operation.name.rpartition(".")[2]
-        known = self._table.find(operation.name) if short in ("chunk", "split") else None
+        known = operation.known if short in ("chunk", "split") else None
         of = self._operand(operation.inputs[0]) if known is not None and len(operation.inputs) > 1 else None
         if known is None or not isinstance(of, Shard) or of.axis or of.in_parts:
             return None
@@ -361,7 +360,7 @@ class Reading:
         if kinds not in ({"split"}, {"chunk"}):
             return None
         for each in over.operations:
-            known, told = self._table.find(each.name), each.inputs[1] if len(each.inputs) > 1 else Value()
+            known, told = each.known, each.inputs[1] if len(each.inputs) > 1 else Value()
             axis = arguments.call(each, known).axis if known is not None else -1
             alike = (
                 self._operand(told) in (None, Replicate()) and not told.things and (told.constants or told.operations)
@@ -387,7 +386,7 @@ class Reading:
                 if cut and self._holds_batches(each.inputs[0]):
                     return True
                 pending += each.inputs[0].operations if cut else ()
-            elif arguments.gives_several(each, self._table.find(each.name)):
+            elif arguments.gives_several(each, each.known):
                 return True
         return False
 
@@ -486,14 +485,14 @@ class Reading:
                 op for op in filter(_is_arithmetic, following) if all(v.operations <= numbers for v in op.inputs)
             }
         users = {user for each in numbers for user in self._program.users[each]} - numbers
-        known = {user: self._table.find(user.name) for user in users}
+        known = {user: user.known for user in users}
         measured = any(
             user.name.startswith("range") or each is not None and each.cls in MEASURING for user, each in known.items()
         )
         return bool(kinds) and "test" not in kinds and not measured
 
     def _keeps_shape(self, operation: Operation) -> bool:
-        known = self._table.find(operation.name)
+        known = operation.known
         return known is not None and known.cls in ("same", "elementwise", "transpose") and bool(operation.inputs)
 
     def _shaped_like(self, operation: Operation) -> Operation | None:

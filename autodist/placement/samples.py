@@ -5,7 +5,7 @@ from __future__ import annotations
 from autodist.placement.along import OF_ALL, rows_of
 from autodist.placement.by_number import NONLINEAR, aligned, partials
 from autodist.placement.call import Call
-from autodist.placement.lattice import Partial, Placement, Replicate, Shard
+from autodist.placement.lattice import EITHER, Partial, Placement, Replicate, Shard
 
 COUNTING = "what counts of "
 """Begins the name of what labels weigh that have weights, or of how many are not left out."""
@@ -85,6 +85,8 @@ def sample_loss(call: Call) -> Placement:
 def _reduced(call: Call, each: Shard) -> Placement:
     if call.reduction == "none":
         return each
+    if not call.reduction:
+        return call.apart(EITHER)
     if call.reduction == "sum":
         return Partial("sum")
     if call.reduction == "batchmean" and each.axis:

@@ -35,6 +35,10 @@ def result_sizes(operation: Operation, name: str, call: Call, given: tuple[Sizes
     if operation.cls == "sequence":
         axes = first if first or call.first.shard is None else (None, None, None)
         return (*axes[:-1], call.width) if axes else None
+    if operation.cls == "gather":
+        if call.axis is None and not call.untold:
+            return None  # `torch.take_along_dim(x, places)`, of all its numbers in line
+        return first if operation.parameters.get("puts") or len(given) < 2 else given[1] or first
     if operation.cls in RESIZING or operation.parameters.get("resizes") and operation.cls == "scan":
         return _resized(call, first)
     if operation.cls == "scan" and call.axis is None and call.number("default") is None:
@@ -45,6 +49,8 @@ def result_sizes(operation: Operation, name: str, call: Call, given: tuple[Sizes
         return _reduced(call, first)
     if operation.cls in ("loss", "sample_loss"):
         one_each = operation.cls == "sample_loss" and first is not None and len(first) > 1
+        if not call.reduction:
+            return None
         if call.reduction != "none" or not first or not one_each:
             return () if call.reduction != "none" else first
         return (first[call.number("batch") or 0], *(() if "batch" in call.parameters else first[2:]))

@@ -41,7 +41,7 @@ FUNCTIONS: Mapping[str, Callable[[Call], Placement]] = {
     "filter": along.filtered,
     "places": along.places,
     "histogram": along.histogram,
-    "scatter": along.gather,
+    "scatter": along.scatter,
     "concatenate": along.concatenate,
     "stack": along.stack,
     "contraction": products.contraction,

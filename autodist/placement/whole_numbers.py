@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from autodist.operations import Table
 from autodist.program import BATCH, FIELDS, Operation, Program, Value, closure, held
 from autodist.program.values import Constant
 
@@ -56,8 +55,8 @@ PLACES = ("arange", "range.index", "nonzero", "cumsum", "randperm", "permutation
 class WholeNumbers:
     """What gives whole numbers, as far as names tell."""
 
-    def __init__(self, table: Table, program: Program) -> None:
-        self._table, self._program = table, program
+    def __init__(self, program: Program) -> None:
+        self._program = program
         self._known: dict[Operation, bool] = {}
 
     def are(self, value: Value) -> bool:
@@ -75,7 +74,7 @@ class WholeNumbers:
         return self._known[operation]
 
     def _is_whole(self, operation: Operation) -> bool:
-        known = self._table.find(operation.name)
+        known = operation.known
         names = {operation.name, operation.name.rpartition(".")[2].rstrip("_")}
         if names & MAKING or known is not None and (known.cls in COUNTING or known.parameters.get("compares")):
             return True
@@ -93,7 +92,7 @@ class WholeNumbers:
 
     def _moved(self, operation: Operation) -> tuple[Value, ...]:
         """What an operation computes numbers of, up to what gives samples such."""
-        known = self._table.find(operation.name)
+        known = operation.known
         short = operation.name.rpartition(".")[2]
         if short in CLASSES | CASTS or known is None or known.cls not in MOVING or operation.name in HELD:
             return ()
@@ -119,13 +118,13 @@ class WholeNumbers:
         return not any(self._marks(each) for each in found)
 
     def _keeps(self, operation: Operation) -> bool:
-        known = self._table.find(operation.name)
+        known = operation.known
         short = operation.name.rpartition(".")[2]
         moves = known is not None and known.cls in MOVING or bool({operation.name, short} & KEEPING)
         return moves and short not in CASTS
 
     def _marks(self, operation: Operation) -> bool:
-        known = self._table.find(operation.name)
+        known = operation.known
         short = operation.name.rpartition(".")[2].rstrip("_")
         listed = any(kind is bool for value in operation.inputs[:1] for kind, _ in _numbers_in(value))
         return (
@@ -144,7 +143,7 @@ class WholeNumbers:
     def _is_moved(self, operation: Operation) -> bool:
         keys = operation.inputs[1:] if operation.name == "getitem" else ()
         inner = [part for key in keys for each in key.things for part in getattr(each, "parts", None) or ()]
-        known = self._table.find(operation.name)
+        known = operation.known
         anew = any(each.constant is None and each.constants for each in (*keys, *inner))  # `y[:, None]`
         return anew or known is not None and known.cls in ("same", "unsqueeze", "squeeze", "view", "flatten")
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
+from autodist.operations import Operation as Known
+from autodist.operations import Table, load
 from autodist.program.values import EMPTY, Value
 from autodist.source import Source
 
 RegionKind: TypeAlias = Literal["module", "call", "loop", "branch", "with", "try", "read", "collate", "worker", "hook"]
 
 
-def gives_tensors(name: str, inputs: Sequence[Value]) -> bool:
-    """Whether an operation may give tensors, by its name and what it is given."""
+def gives_tensors(name: str, known: Known | None, inputs: Sequence[Value]) -> bool:
+    """Whether an operation may give tensors, by its name, its line of the table and what it is given."""
     if name.startswith(TENSOR_ROOTS):
         return True
-    return name.startswith(THROUGH) and any(each.is_tensor for value in inputs for each in value.operations)
+    through = name.startswith(THROUGH) or known is not None and known.cls not in NO_TENSORS
+    return through and any(each.is_tensor for value in inputs for each in value.operations)
 
 
 BATCH, FIELDS, SAMPLE = "loader.batch", "loader.fields", "loader.sample"
@@ -46,6 +49,8 @@ BESIDE = ("picked", "keys", "places")
 """What decides over the elements of lists and dicts: which they are given, and where."""
 THROUGH = ("operator.", "getitem", "setitem", "iterate", "call", "object.", "builtins.", "recursion", "torch", "copy.")
 """Those of operations that give tensors where they are given some."""
+NO_TENSORS = ("container", "fact", "length", "table", "whole")
+"""The classes of those that may give something else."""
 
 
 @dataclass(eq=False)
@@ -137,6 +142,8 @@ class Operation:
     node: ast.AST
     region: Region
     owner: Any = None
+    known: Known | None = None
+    """Its line of the table of operations, with the user's own lines."""
     is_tensor: bool = False
     """Whether it may give a tensor, an array, or a number that is computed of some."""
 
@@ -189,10 +196,17 @@ class Program:
     """The calls of functions of the script, and in which file each function is."""
     complete: bool = True
     """Whether it was read to its end."""
+    table: Table = field(default_factory=load)
+    """What is known of operations by their names, with the user's own lines."""
 
     def at(self, node: ast.AST) -> Value:
         """What an expression may evaluate to."""
         return self.values.get(node, EMPTY)
+
+    def giving(self, operations: Collection[Operation]) -> frozenset[ast.expr]:
+        """The expressions that may evaluate to what some operations give, or to what holds it."""
+        given = ((node, held(value)) for node, value in self.values.items() if isinstance(node, ast.expr))
+        return frozenset(node for node, inside in given if any(each in operations for each in inside))
 
     def is_read(self, operation: Operation) -> bool:
         """Whether something is computed or decided by what an operation gives."""

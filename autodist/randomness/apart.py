@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 
 from autodist import regions
 from autodist.interpreter import Event, Interpreter, Loop
-from autodist.models import Keys, keys, optimized_by, optimized_modules, parts, unwrapped
-from autodist.origins import roots
+from autodist.models import Keys, differentiated, keys, optimized_by, optimized_modules, parts, unwrapped
+from autodist.placement import Each, Shard
 from autodist.program import closure, held, joined
 from autodist.randomness.drawing import (
     DRAWS,
@@ -28,6 +28,7 @@ from autodist.randomness.orders import drawn_beside_torch, picks_of_all
 from autodist.randomness.own_noise import adds_noise, augmenting, augmenting_workers
 from autodist.script import Apart, Loader, Model
 from autodist.solve.draws import Draw
+from autodist.solve.facts import is_number_of_samples, is_sum
 from autodist.solve.learned import learned
 from autodist.solve.steps import given, steps_of
 from autodist.source import all_of, last_name, walk
@@ -68,23 +69,24 @@ def diverge(
     backwards = [e for e in run.events if e.kind == "backward" and e.loops]
     chancy = [model.object for model in models if model.bypassed and _runs_by_chance(model.object, run)]
     bypassed = {part.key for module in chancy for part in parts(module)}  # ranks average the gradients that there are
-    used = {e: {t.key for t in e.value.models if isinstance(t, Object)} for e in backwards}
+    used = {e: keys(differentiated(run, e)) for e in backwards}
     alike = {event.loops[0].node for event, keys in used.items() if not bypassed.isdisjoint(keys)}
     augmented = any(each.library in {"torch", *varied} for each in augmenting(loaders, run))
     drops = drop_inside(models, run) or augmented or bool(augmenting_workers(loaders, run))
     found: list[tuple[Event, Loop]] = []
     repeated: set[ast.AST] = set()
-    end = -1
+    ends: list[int] = []
     for event in backwards:
         outer, start = event.loops[0], _start(event.loops[0], run)
-        if outer.node in alike or start < end and not all(_is_alternative(event, other) for other, _ in found):
+        before = [each for (each, _), end in zip(found, ends, strict=True) if start < end]
+        if outer.node in alike or any(_has_run(each, event) for each in before):
             continue  # the ranks have gone apart already
         for loop, again in _may_go_apart(event, run):
-            end_here = _seeded_again(loop, _start(loop, run), run)
-            if _draws_noise(loop, outer, end_here, run, drops, varied, {*common, *once}):
+            end = _alike_again(loop, outer, run)
+            if end is not None and _draws_noise(loop, end, run, drops, varied, {*common, *once}):
                 found.append((event, loop))
                 repeated |= {loop.node} if again else set()
-                end = max(end, end_here)
+                ends.append(end)
                 break
     return tuple(Apart(loop.source, loop.node, loop.node in repeated) for _, loop in found)
 
@@ -126,10 +128,13 @@ def _runs_by_chance(module: Object, run: Interpreter) -> bool:
 
 
 def _goes_by_chance(test: ast.expr, drawn: set[ast.AST], run: Interpreter) -> bool:
-    """Whether a condition is computed from what was drawn, or from a rank's samples and not only their number."""
-    made = {*walk(test), *roots(test, run, set())}
-    own = (each for each in made if isinstance(each, ast.expr) and not run.is_alike(each))
-    return not made.isdisjoint(drawn) or not run.is_alike(test) and not all(map(run.counts_samples, own))
+    """Whether a condition is computed from what a step draws, or from a rank's samples and not only their number."""
+    of, steps = run.placements.of, steps_of(run.runs.program)
+    facts = {op for op, lying in of.items() if is_sum(lying) and is_number_of_samples(lying)}
+    facts |= {op for op in of if op.known is not None and op.known.cls == "fact"}  # `x.is_cuda`
+    made = closure(held(run.runs.program.at(test)), lambda op: () if op in facts else op.given)
+    own = not run.is_alike(test) and any(isinstance(of.get(each), (Shard, Each)) for each in made)
+    return own or any(each.node in drawn and steps.in_pass(each) for each in made)
 
 
 def drops_alike(
@@ -270,31 +275,48 @@ def _start(outer: Loop, run: Interpreter) -> int:
     return min(begun + [e.order for e in in_loop(run, outer.node)[:1]])  # a `while` has no event of its own
 
 
-def _seeded_again(outer: Loop, start: int, run: Interpreter) -> int:
-    """When the script next seeds all ranks alike, after a loop."""
-    last = in_loop(run, outer.node)[-1].order
-    return next((e.order for e in run.of("seed") if e.order > last), len(run.events))
+def _alike_again(loop: Loop, outermost: Loop, run: Interpreter) -> int | None:
+    """Until when ranks that go apart ahead of a loop may stay so: the script seeds them alike after it, or makes
+    another model, which comes from rank 0. None if they must have something in common before; see `_may_go_apart` for
+    what is drawn between the loop and the ``outermost`` one around it."""
+    if isinstance(loop.node, ast.comprehension):
+        return None
+    start, last = _start(loop, run), in_loop(run, loop.node)[-1].order
+    end = next((e.order for e in run.of("seed") if e.order > last), len(run.events))
+    shared = [e for e in run.events if start < e.order < end and _is_in_common(e, loop, run)]
+    if any(is_in(loop, e) for e in shared):
+        return None
+    outside = [e for e in shared if not is_in(outermost, e)]
+    after = [e for e in run.events if last < e.order < end and not is_in(outermost, e)] if outside else []
+    if outside and not (outside[0].order > last and _comes_from_rank_zero(after, run)):
+        return None
+    common = {each.order for each in outside}
+    return min((e.order for e in after if e.order in common or e.value.objects("module")), default=end)
+
+
+def _comes_from_rank_zero(events: list[Event], run: Interpreter) -> bool:
+    """Whether all that is drawn for all ranks after a loop are the parameters of models that train, which the others
+    have from rank 0."""
+    trained = keys(part for module in optimized_modules(run) for part in parts(module))
+    steps = {loop.node for event in run.of("backward") for loop in event.loops}
+    made = {module.key for e in events if e.kind == "make" for module in e.value.objects("module")}
+    drawn = (e for e in events if e.kind in DRAWS and steps.isdisjoint(loop.node for loop in e.loops))
+    shared = (e for e in events if e.kind in SHARED and e.kind != "optimizer")
+    return (
+        not run.plan.bare
+        and made <= trained
+        and all(e.inside_forward or is_dropout(e, run) for e in drawn)
+        and all(_makes_model(e, trained) for e in shared)
+    )
 
 
 def _draws_noise(
-    loop: Loop,
-    outermost: Loop,
-    end: int,
-    run: Interpreter,
-    drops: bool,
-    libraries: Iterable[str],
-    common: Collection[ast.AST],
+    loop: Loop, end: int, run: Interpreter, drops: bool, libraries: Iterable[str], common: Collection[ast.AST]
 ) -> bool:
-    """Whether dropout or noise in a loop should differ between ranks; ``drops`` if a model of a library drops out, or
-    samples are augmented. ``libraries`` are those besides torch that draw nothing else. Up to ``end`` nothing else may
-    be drawn that they must have in common; see `_may_go_apart` for what is drawn between the loop and the ``outermost``
-    one around it. What is ``common`` to all of a batch need not differ."""
-    if isinstance(loop.node, ast.comprehension):
-        return False
+    """Whether dropout or noise from a loop to an ``end`` should differ between ranks; ``drops`` if a model of a library
+    drops out, or samples are augmented. ``libraries`` are those besides torch that draw nothing else. What is
+    ``common`` to all of a batch need not differ."""
     start = _start(loop, run)
-    later = (e for e in run.events if start < e.order < end and _is_in_common(e, loop, run))
-    if any(is_in(loop, e) or not is_in(outermost, e) for e in later):
-        return False
     varied = {"torch", "cuda", *libraries}
     drawn = [*run.of("random"), *(each for each in run.of("random_number") if is_for_one_row(each, run))]
     picking = {*picks_of_all(run), *common}
@@ -332,6 +354,21 @@ def left_seeded(run: Interpreter) -> Iterator[tuple[Event, Draw]]:
             shared = {loop.node for loop in event.loops} & {loop.node for loop in iterated.loops} & training
             if shared or event.order > iterated.order and any(loop.node in training for loop in event.loops):
                 yield event, seed
+
+
+def _has_run(first: Event, second: Event) -> bool:
+    """Whether the outermost loop around a training step has begun where another step comes: it is no alternative, and
+    does not stand under a condition that says nothing of the other."""
+    loop = first.loops[0]
+    if loop.node is second.loops[0].node:
+        return True
+    if _is_alternative(first, second):
+        return False
+    ways = [[(c.source, c.node) for c in e.calls if c.node is not None] for e in (first, second)]
+    way = [each for each in ways[0] if loop.node not in each[0].ancestors(each[1])]
+    around = {each for source, node in [*ways[1], (second.source, second.node)] for each in source.ancestors(node)}
+    asked = (each for source, node in [*way, (loop.source, loop.node)] for each in source.ancestors(node))
+    return not any(isinstance(each, (ast.If, ast.ExceptHandler)) and each not in around for each in asked)
 
 
 def _is_alternative(first: Event, second: Event) -> bool:

@@ -9,7 +9,6 @@ from itertools import chain
 
 from autodist import tensors
 from autodist.interpreter import Event, Interpreter
-from autodist.origins import sized_like
 from autodist.randomness.drawing import (
     DRAWS,
     drawn,
@@ -28,10 +27,7 @@ from autodist.randomness.drawing import (
 from autodist.script import Loader, SampleGenerator, Site, WholeNoise
 from autodist.solve.draws import Draw
 from autodist.values import (
-    NOTHING,
-    Items,
     Object,
-    Table,
     drawn_from,
 )
 
@@ -231,15 +227,15 @@ def _whole_noise(node: ast.Call, event: Event, run: Interpreter) -> WholeNoise |
     name, source = str(event.detail.const), event.source
     if name.rpartition(".")[2] in DRAWS_LIKE:
         like = node.args[0] if node.args else None
-        return WholeNoise(source, node, node, like=like) if like is not None and _has_rows(like, run) else None
+        return WholeNoise(source, node, node, like=like) if like is not None and run.has_rows(like) else None
     if names_order(node) and not name.startswith("torch.distributions."):
         return None  # of a rank's own rows, which those of others are not among
     size = tensors.drawn(name, node)
     if size is None and node.args and isinstance(node.args[0], ast.Starred):
         size = node.args[0].value
-    shaped = sized_like(size) if size is not None else None
+    shaped = _sized_like(size) if size is not None else None
     if shaped is not None:
-        return WholeNoise(source, node, node, shape=size) if _has_rows(shaped, run) else None
+        return WholeNoise(source, node, node, shape=size) if run.has_rows(shaped) else None
     if size is None or not run.counts_samples(size):
         return None
     method = source.parents.get(node)  # several for each sample: `multinomial(weights, len(x) * 5).view(len(x), 5)`
@@ -251,17 +247,12 @@ def _whole_noise(node: ast.Call, event: Event, run: Interpreter) -> WholeNoise |
     return WholeNoise(source, node, node, (size,))
 
 
-def _has_rows(node: ast.expr, run: Interpreter) -> bool:
-    """Whether a tensor has a row for each of a rank's samples: not `x[0]`, which may be one of them."""
-    made = (each for _, each in run.values.get(node, NOTHING).made)
-    return run.has_rows(node) and not any(_may_be_one(each, run) for each in (node, *made))
-
-
-def _may_be_one(node: ast.expr, run: Interpreter) -> bool:
-    """Whether something is picked by its number, and not out of several tensors that are known as such."""
-    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, (ast.Constant, ast.UnaryOp)):
-        return False
-    return not any(isinstance(thing, (Items, Table)) for thing in run.values.get(node.value, NOTHING).things)
+def _sized_like(node: ast.expr) -> ast.expr | None:
+    """The tensor of `x.size()` and `x.shape`."""
+    asked = isinstance(node, ast.Call) and not node.args
+    named = node.func if isinstance(node, ast.Call) else node
+    is_shape = isinstance(named, ast.Attribute) and named.attr == ("size" if asked else "shape")
+    return named.value if isinstance(named, ast.Attribute) and is_shape else None
 
 
 def _is_seeded_alike(event: Event, apart: set[ast.AST], run: Interpreter) -> bool:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from autodist import operations
 from autodist.catalog import Catalog
 from autodist.placement import Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.between_ranks import ENVIRONMENT, RANKS, WORLD, Reduced, gives_rank, reduced_in
@@ -78,7 +77,6 @@ class Ranks:
 
     def __init__(self, program: Program, sources: Iterable[Source], catalog: Catalog) -> None:
         self.program, self.sources, self.catalog = program, tuple(sources), catalog
-        self._table = operations.load()
         self._reduced = reduced_in(program) or Reduced()
         self._stored: dict[tuple[str | None, str | None], list[Store]] = {}
         self._evaluated: dict[tuple[Operation, int], object] = {}
@@ -308,7 +306,7 @@ class Ranks:
             op for each in self.program.of("backward") for value in each.operation.inputs[:1] for op in held(value)
         }
         while operation not in losses:
-            known = self._table.find(operation.name)
+            known = operation.known
             scaled = any("scaler" in getattr(each.owner, "roles", ()) for each in self.program.users[operation])
             if scaled:  # `scaler.scale(loss)`
                 return True
@@ -385,7 +383,7 @@ class Ranks:
         name, node = operation.name, operation.node
         if isinstance(node, ast.Call) and any(each.arg is None for each in node.keywords):
             return False  # `"{avg}".format(**vars(self))`: it takes some of it
-        return name not in GRADIENTS and (name.startswith((*PLAIN, *TEXTS)) or self._table.find(name) is not None)
+        return name not in GRADIENTS and (name.startswith((*PLAIN, *TEXTS)) or operation.known is not None)
 
     def is_reduced(self, operation: Operation) -> bool:
         """Whether ranks have told each other of what it is computed of."""

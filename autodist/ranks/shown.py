@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Iterator
 
-from autodist import operations
 from autodist.placement import Partial, PerRank
 from autodist.program import Operation, Value, held
 from autodist.ranks.reading import RANK_0, RANK_1, Ranks
@@ -27,7 +26,7 @@ KINDS = {"schedule": "decides over the learning rate", "save": "is saved", "test
 def concerns(ranks: Ranks, ways: Ways) -> Iterator[Concern]:
     """Values that are demanded to be those of all ranks, and are a rank's own."""
     told = set[ast.AST]()
-    for demand in demands(ranks.program, operations.load(), Alone()):
+    for demand in demands(ranks.program, Alone()):
         operation = demand.operation
         if not _is_shown(demand, ranks) or _is_progress(demand, ranks):
             continue

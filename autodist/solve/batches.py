@@ -6,7 +6,6 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 from autodist.catalog import RANDOM_ROLES, Catalog
-from autodist.operations import Table
 from autodist.placement import arguments
 from autodist.program import Operation, Program, Value, constant, held
 from autodist.solve import sizes
@@ -23,9 +22,9 @@ SPLITS = ("batched", "split", "array_split", "chunk", "tensor_split")
 class Batches(Steps):
     """Where a step makes its batch."""
 
-    def __init__(self, program: Program, catalog: Catalog, table: Table) -> None:
+    def __init__(self, program: Program, catalog: Catalog) -> None:
         super().__init__(program)
-        self._catalog, self.table = catalog, table
+        self._catalog = catalog
 
     def made_by_hand(self) -> dict[Operation, list[Value]]:
         """What makes the batch of a step, and how many samples it may give. Noise is one where nothing chooses any."""
@@ -55,7 +54,7 @@ class Batches(Steps):
         if operation.owner is not None and operation.owner.name.startswith(DISTRIBUTIONS):
             told = operation.argument("sample_shape", 0)
             return (arguments.parts(told) or [] if told is not None else []) if operation.name.endswith(SAMPLES) else []
-        known = self.table.find(operation.name)
+        known = operation.known
         return arguments.sizes_of(operation, known) if known is not None and known.cls == "random" else []
 
     def number_drawn(self, operation: Operation) -> Value | None:
@@ -83,7 +82,7 @@ class Batches(Steps):
 
     def _chooses(self, operation: Operation) -> bool:
         """Whether it draws numbers of samples, and not noise."""
-        known = self.table.find(operation.name)
+        known = operation.known
         return known is not None and "index_draw" in self._catalog.roles(known.name)
 
     def draws_anew(self, operation: Operation) -> bool:

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from autodist import operations
 from autodist.catalog import Catalog
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.call import ROWS
@@ -43,7 +42,7 @@ def cuts(
     facts = Facts(program, placements, alone, settled)
     found = {each.node: each for each in remembered(facts)}
     wanted = [Demand("memory" if each in facts.learnt else "state", each) for each in facts.kept()]
-    shown = () if training else demands(program, operations.load(), alone)
+    shown = () if training else demands(program, alone)
     for demand in [*(wanted or _lost(facts)), *asked, *shown]:
         for cut in _met(demand, facts):
             before = found.setdefault(cut.node, cut)
@@ -295,7 +294,7 @@ def as_reported(program: Program, plan: Plan, catalog: Catalog) -> Placements:
 
 def _multiplied(operation: Operation, placements: Placements) -> Iterator[Operation]:
     """The loss of which another one is a multiple: `loss / 4`, `scaler.scale(loss)`"""
-    known = operations.load().find(operation.name)
+    known = operation.known
     scaled = "scaler" in getattr(operation.owner, "roles", ())
     given = [each for value in operation.operands for each in value.operations]
     apart = [each for each in given if placements.of.get(each, Replicate()) != Replicate()]

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autodist.operations import Table
 from autodist.program import BATCH, CHOSEN, Operation, Program, Region, Value
 from autodist.solve.alone import Alone
 from autodist.trace.things import Object
@@ -29,7 +28,7 @@ class Demand:
     """The one expression of those that the operation is given which is demanded, if not all are."""
 
 
-def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:
+def demands(program: Program, alone: Alone) -> Iterator[Demand]:
     """What a program must have replicated, in the order in which it is met."""
     kinds: dict[Operation, str] = {}
     for effect in program.effects:
@@ -47,7 +46,7 @@ def demands(program: Program, table: Table, alone: Alone) -> Iterator[Demand]:
         kind = (
             kinds.get(operation)
             or ("data" if drawn else "")
-            or ("handed" if guarded or _is_handed_over(operation, program, table) else "")
+            or ("handed" if guarded or _is_handed_over(operation, program) else "")
         )
         if kind == "handed" and "writer" in getattr(operation.owner, "roles", ()) and not is_given_a_model(operation):
             kind = "tracker"
@@ -98,7 +97,7 @@ def _called_alone(program: Program, alone: Alone) -> Iterator[Operation]:
             yield Operation(-1, "call", values, {}, outer.source, region.node, outer)
 
 
-def _is_handed_over(operation: Operation, program: Program, table: Table) -> bool:
+def _is_handed_over(operation: Operation, program: Program) -> bool:
     """Whether an operation that no table knows is given something, and nobody asks for what it gives: it does something
     with it that is not seen here, as a logger, a figure or a file does."""
     module = operation.owner is not None and "module" in getattr(operation.owner, "roles", ())
@@ -109,7 +108,7 @@ def _is_handed_over(operation: Operation, program: Program, table: Table) -> boo
         return False
     if operation.name.endswith((".append", ".extend")) and _is_list(operation.inputs[0]):
         return False
-    return table.find(operation.name) is None and operation.name not in INNER
+    return operation.known is None and operation.name not in INNER
 
 
 def _is_list(value: Value) -> bool:

@@ -163,7 +163,7 @@ class _Judged(Objects):
         roles = self._catalog.roles(name)
         owner: frozenset[str] = getattr(operation.owner, "roles", frozenset())
         code = shortened(ast.unparse(operation.node)) if isinstance(operation.node, ast.expr) else name
-        known = self._table.find("torch.Tensor." + short if name.startswith("object.") else name)
+        known = self._program.table.find("torch.Tensor." + short if name.startswith("object.") else name)
         draws = bool(RANDOM_ROLES & roles) or "dropout" in roles or known is not None and known.cls in RANDOM
         in_training = "dropout" in roles and (
             "dropout" in owner or "module" in owner or "training" in operation.keywords

@@ -7,7 +7,6 @@ from collections.abc import Hashable, Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
-from autodist import operations
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.arguments import begins_with_zero, gives_several, keys_of
 from autodist.placement.call import ROWS
@@ -44,7 +43,6 @@ class Facts:
         """The cuts that searches have found for expressions, for all demands of a kind."""
         self._steps = steps_of(program)
         self.learnt, self.states, self.carried = self._steps.differentiated, self._steps.states, self._steps.carried
-        self._table = operations.load()
 
     def placement(self, value: Value, user: Operation | None = None) -> Placement | None:
         """How a value lies, where ``user`` is given it; where it is that of all ranks in some contexts, as it does in
@@ -202,7 +200,7 @@ class Facts:
         if operation.name != "getitem" or len(operation.inputs) < 2 or not isinstance(self.lies(operation), PerRank):
             return False  # `torch.autograd.grad(loss, x)[0]` takes no sample
         whole = operation.inputs[0]
-        if any(each.name == FIELDS or gives_several(each, self._table.find(each.name)) for each in whole.operations):
+        if any(each.name == FIELDS or gives_several(each, each.known) for each in whole.operations):
             return False  # `scores.max(1)[0]`
         lying = self._placements.value(whole)
         first = keys_of(operation.inputs[1])[0] if keys_of(operation.inputs[1]) else Value()
@@ -275,7 +273,7 @@ class Facts:
         inner = {op for each in all_of(node, ast.expr) for op in self.at(each).operations if not self.is_alike(op)}
         if any(is_sum(self.lies(each)) and is_number_of_samples(self.lies(each)) for each in inner):
             return True
-        known = [self._table.find(each.name) for each in inner]
+        known = [each.known for each in inner]
         return any(each is not None and each.cls == "length" for each in known)
 
     def is_number(self, operation: Operation) -> bool:
@@ -350,7 +348,7 @@ class Facts:
     def is_about_sizes(self, placement: PerRank, kind: str) -> bool:
         """Whether a tensor got lost where its sizes are written down, which a plan may divide, or are asked for and not
         shown."""
-        known = self._table.find(placement.operation)
+        known = self._program.table.find(placement.operation)
         return known is not None and (known.cls == "view" or known.cls == "length" and kind not in SHOWN)
 
     def is_bound_alone(self, node: ast.expr, user: Operation) -> bool:

@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from autodist import operations
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.call import ROWS
 from autodist.placement.lattice import is_guessed
+from autodist.placement.placements import Placements
 from autodist.placement.reading import is_list
 from autodist.program import BATCH, FIELDS, SAMPLE, Operation, Program, Region, Value, closure
 from autodist.solve.facts import is_even, is_number_of_samples, is_sum, is_weighted
@@ -55,11 +55,13 @@ class Gathering:
         self._program, self._losses = program, losses
         self._learnt, self._reaching = losses.steps.differentiated, losses.steps.reaching
         self._apart = losses.placements
+        self._searched: tuple[Placements, dict[tuple[ast.expr, Value, Region, int], tuple[Gathered, ...]]]
+        self._searched = losses.placements, {}
 
     def gathered_in(self, user: Operation, backward: Operation) -> Iterator[Gathered]:
         """The rows, and the numbers of rows, of a rank that an operation relates: what the call is given that leads to
         it from a training step, where that is computed by a model, or what it is given itself."""
-        known = operations.load().find(user.name)
+        known = user.known
         normalises = known is not None and known.cls == "batch_statistic"
         model = known is None and (user.owner is not None or user.name == "call")
         guessed, around = is_guessed(self._losses.placements.of.get(user)), user.region.around()
@@ -155,8 +157,17 @@ class Gathering:
             return self._counted(counts[0], source)
         return Gathered(source, node, Partial("sum", ROWS))
 
-    def _rows(self, node: ast.expr, value: Value, user: Operation, within: int = 8) -> Iterator[Gathered]:
-        """The rows that an expression is computed from, where they lie one behind the other."""
+    def _rows(self, node: ast.expr, value: Value, user: Operation, within: int = 8) -> tuple[Gathered, ...]:
+        """The rows that an expression is computed from, where they lie one behind the other. What several things are
+        computed from is looked at once for all of them."""
+        if self._searched[0] is not self._losses.placements:
+            self._searched = self._losses.placements, {}
+        known, key = self._searched[1], (node, value, user.region, within)
+        if key not in known:
+            known[key] = tuple(dict.fromkeys(self._rows_of(node, value, user, within)))
+        return known[key]
+
+    def _rows_of(self, node: ast.expr, value: Value, user: Operation, within: int) -> Iterator[Gathered]:
         lying = self._losses.placements.value(value)
         bounds = isinstance(node, (ast.Slice, ast.Tuple))  # `out[:k, 0]`
         bounds |= lying is None and isinstance(node, ast.Call) or is_listing(node)  # `list(range(len(x)))`
@@ -186,12 +197,13 @@ class Gathering:
 
     def _has_fields(self, value: Value) -> bool:
         """Whether it is no tensor, but what a model of a library gives, of which fields are read: `model(x).logits`"""
-        table = operations.load()
         reads = [user.node for op in value.operations for user in self._program.users[op]]
         fields = [each.attr for each in reads if isinstance(each, ast.Attribute)]
         keys = [each.slice for each in reads if isinstance(each, ast.Subscript)]
         named = any(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in keys)
-        return named or any(table.find(f"torch.Tensor.{each}") is None for each in fields if each not in OF_TENSORS)
+        return named or any(
+            self._program.table.find(f"torch.Tensor.{each}") is None for each in fields if each not in OF_TENSORS
+        )
 
     def fewest(self, found: Collection[Gathered]) -> list[Gathered]:
         """The same, of what is computed from the same rows these alone: of `out` and `2 * out`, `out`."""
@@ -232,17 +244,17 @@ class Gathering:
 
     def _computes_apart(self, operation: Operation) -> bool:
         """Whether it is no pass of a layer, and draws nothing: of all rows, all ranks would do that for each other."""
-        known = operations.load().find(operation.name)
+        known = operation.known
         told = operation.name == "getitem" or known is not None and known.cls not in ("random_like", "random")
         return operation.owner is None and told
 
     def meeting(self) -> list[Operation]:
         """What combines rows of all ranks with a rank's own, where it is not known how many axes they have, and what
         cuts them or lays them out by how many a rank has."""
-        table, now = operations.load(), self._losses.placements
+        now = self._losses.placements
         found = []
         for user in sorted(self._reaching, key=lambda op: op.number):
-            told = table.find(user.name)
+            told = user.known
             cls = "getitem" if user.name == "getitem" else told.cls if told is not None else ""
             read = self._read_by(user)
             whole = [op for op, lying in read.items() if lying == Replicate() and self._is_own(op)]
@@ -284,7 +296,7 @@ class Gathering:
 
     def _keeps_rows(self, operation: Operation) -> bool:
         """Whether it may have a row for each sample, for all that is known of its axes."""
-        known = operations.load().find(operation.name)
+        known = operation.known
         axis = operation.argument("dim", 1) if known is not None and known.cls == "reduction" else None
         summed = known is not None and known.cls == "reduction" and (axis is None or axis.constant in (0, None))
         return not summed and self._losses.placements.sizes.get(operation) != ()
@@ -298,12 +310,12 @@ class Gathering:
         made = {op for node in nodes for op in self._program.at(node).operations if op.node is node}
         read = {op for op in self._reaching if not nodes.isdisjoint(read_by(op))}
         below = self._program.depending(read | {user for each in made for user in self._program.users[each]})
-        table, before, now = operations.load(), self._apart.of, self._losses.placements.of
+        before, now = self._apart.of, self._losses.placements.of
         given_whole = (each for node in nodes for each in self._program.at(node).operations)
         whole = {each for each in self._reaching if now.get(each) == Replicate() != before.get(each)} - {*given_whole}
         for each in (below | whole) & self._reaching:
             roles: frozenset[str] = getattr(each.owner, "roles", frozenset())
-            known = table.find(each.name)
+            known = each.known
             cls = known.cls if known is not None else ""
             if (
                 "module" in roles

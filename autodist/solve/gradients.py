@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from autodist import operations
 from autodist.placement import Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.plan import Plan
 from autodist.placement.sizes import AGAIN
@@ -188,7 +187,7 @@ class Gradients:
         return bool(found)
 
     def _adds_mean(self, operation: Operation) -> bool:
-        known = operations.load().find(operation.name)
+        known = operation.known
         lying = [self._losses.placements.value(each) for each in operation.inputs]
         return (
             known is not None
@@ -200,9 +199,8 @@ class Gradients:
 
     def _is_averaged(self, operation: Operation) -> bool:
         """Whether nothing but sums and means is made of it, up to the losses."""
-        table = operations.load()
         below = closure([operation], lambda op: self._reaching.intersection(self._program.users[op]))
-        known = [table.find(each.name) for each in below]
+        known = [each.known for each in below]
         linear = all(each is not None and each.cls in LINEAR for each in known)
         summed = all(each is None or each.cls != "reduction" or each.kind in ("mean", "sum") for each in known)
         return linear and summed and not below.isdisjoint(self._losses.ends)
@@ -232,13 +230,13 @@ class Gradients:
 
     @staticmethod
     def _lays_out(operation: Operation) -> bool:
-        known = operations.load().find(operation.name)
+        known = operation.known
         return operation.name in PLACING or known is not None and known.cls in LAYING_OUT
 
     def _is_told_beside(self, value: Value, operation: Operation) -> bool:
         """Whether a number of samples beside a value is one by which it is multiplied, or divided if all ranks have
         it."""
-        known, lying = operations.load().find(operation.name), self._losses.placements.value(value)
+        known, lying = operation.known, self._losses.placements.value(value)
         multiplied = known is not None and known.cls == "multiply" and lying == Shard(0)
         return multiplied or lying == Replicate() and value is operation.inputs[0]
 
@@ -336,7 +334,7 @@ class Gradients:
     @staticmethod
     def _scales(operation: Operation) -> bool:
         """Whether it multiplies or divides what it is given: `x / len(x)`"""
-        known = operations.load().find(operation.name)
+        known = operation.known
         return known is not None and known.cls in ("multiply", "divide")
 
     def _has_samples(self, operation: Operation) -> bool:
@@ -348,7 +346,7 @@ class Gradients:
 
     def _measures(self, operation: Operation) -> bool:
         """Whether it tells how large a tensor is: `x.numel()`"""
-        known = operations.load().find(operation.name)
+        known = operation.known
         return known is not None and known.cls == "length"
 
     def _reduces(self, node: ast.AST) -> bool:

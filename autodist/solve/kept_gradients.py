@@ -11,7 +11,6 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from autodist import operations
 from autodist.program import VIEWS, Operation, Program, closure, held
 from autodist.solve.steps import changes_in_place, given, is_constant
 from autodist.source import Source, last_name, walk
@@ -50,7 +49,6 @@ class KeptGradients:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._table = operations.load()
         self._backward = [each.operation for each in program.of("backward")]
         self._read = frozenset(each for each in program.operations if _is_read(each))
         self._shared = closure(self._read, lambda op: (each for each in program.users[op] if self._shares(each, op)))
@@ -71,7 +69,7 @@ class KeptGradients:
         last = user.name.rpartition(".")[2]
         if last in VIEWS or changes_in_place(user):
             return any(operation in held(each) for each in user.inputs[:1])
-        known = self._table.find(user.name)
+        known = user.known
         shares = known is None or known.cls in SHARING or user.name in CHOOSING
         return last not in COPIES and shares and not _compares(user)
 
@@ -80,7 +78,7 @@ class KeptGradients:
         if self._shared.isdisjoint(given(operation)) or operation.name.startswith(STRUCTURE):
             return False
         makes = operation.name.endswith("__init__")
-        return self._table.find(operation.name) is None and (makes or not operation.name.startswith(FUNCTIONS))
+        return operation.known is None and (makes or not operation.name.startswith(FUNCTIONS))
 
     def _takes_on_gradient(self, operation: Operation) -> bool:
         """Whether a gradient is changed in place by what needs one itself, `p.grad.add_(p)`, which no view allows."""
@@ -98,7 +96,7 @@ class KeptGradients:
         """Whether a gradient may flow to it that nothing it is given shows: a parameter, or what a module computes."""
         if operation.owner is not None or "parameters" in operation.name:
             return True
-        known = self._table.find(operation.name)
+        known = operation.known
         return not given(operation) and (known is None or known.cls not in MADE)
 
     def _is_kept(self, node: ast.AST, source: Source) -> bool:
@@ -125,7 +123,7 @@ class KeptGradients:
             emptied = isinstance(parent, ast.Assign) and isinstance(parent.value, ast.Constant)
             return not emptied and not isinstance(parent, ast.AugAssign)
         if isinstance(node, ast.Constant) and node.value in READ and isinstance(parent, ast.Call):
-            known = any(self._table.find(each.name) for each in self._program.made_at.get(parent, ()))
+            known = any(each.known for each in self._program.made_at.get(parent, ()))
             return last_name(parent.func) not in ("getattr", "hasattr") and not known
         return False
 

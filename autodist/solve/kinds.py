@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from autodist.program import Operation, Value, closure
+from autodist.program import Operation, Value, closure, held
 
 NUMBER, TENSOR, OTHER = "number", "tensor", "other"
 NUMBERS = frozenset(
@@ -15,9 +15,23 @@ NUMBERS = frozenset(
 COMPUTED = ("operator.", "builtins.round", "builtins.abs", "builtins.min", "builtins.max")
 """The beginnings of operations that give a tensor if they are given one."""
 METHODS = "torch.Tensor."
+ARRAY = "torch.Tensor.numpy"
 SHAPES = (".shape", ".size")
 OTHERS = ("numpy", "tolist", "size", "shape", "data_ptr", "__init__")
 """The last parts of names of functions of torch that give no tensor."""
+
+
+def is_array(value: Value) -> bool:
+    """Whether it may be an array of numpy: `x.cpu().numpy()`, and what its methods and operators give."""
+    above = closure(value.operations, lambda op: held(op.inputs[0]) if _keeps_arrays(op) else ())
+    return any(each.name.startswith("numpy.") or each.name == ARRAY for each in above)
+
+
+def _keeps_arrays(operation: Operation) -> bool:
+    """Whether it gives an array if it is given one; arrays have the methods of tensors."""
+    name = operation.name
+    gives = name.startswith((*COMPUTED, METHODS)) and name.rpartition(".")[2] not in OTHERS and name not in NUMBERS
+    return bool(operation.inputs) and (gives or name in ("getitem", "setitem"))
 
 
 def kind_of(value: Value) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from autodist import operations
 from autodist.catalog import Catalog
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard, products
 from autodist.placement.along import BY_NUMBER, BY_PLACE, NO_SUM, OF_ALL, OF_PART, PLACES_LEFT_OUT, SO_MANY
@@ -215,7 +214,7 @@ class Losses:
 
     def _counted_by(self, mean: Operation, weight: str) -> str:
         """What a rank's own number of counts, in words."""
-        known = operations.load().find(mean.name)
+        known = mean.known
         told = [name for name in LEAVING_OUT if known is not None and is_set(option(mean, known, name))]
         if weight.startswith(COUNTING) and known is not None:
             return f"weighted by {next(iter(told), 'ignore_index')}"
@@ -233,7 +232,7 @@ class Losses:
         1)`"""
         for each, reason in self.lost_at(certain=False):
             for op in given(each) if reason.endswith(NONLINEAR) else ():
-                known = operations.load().find(op.name)
+                known = op.known
                 uneven = self._is_part(op) and not is_number_of_samples(self.placements.of[op])
                 if known is not None and known.cls == "length" and uneven and isinstance(op.node, ast.expr):
                     yield each, op.node
@@ -315,7 +314,7 @@ class Losses:
             return False
         first = [op for op in self._program.users[order] if op.name == "getitem" and op.inputs[1].constant == 0]
         users = {user for each in first for user in self._program.users[each]} & self.steps.reaching
-        known = (operations.load().find(user.name) for user in users)
+        known = (user.known for user in users)
         return any(each is None or each.cls not in ("reduction", "length", "fact") for each in known)
 
     def _is_sure(self, operation: Operation, reason: str) -> bool:
@@ -334,9 +333,7 @@ class Losses:
                 told = operation.name != "getitem" or first_slice(operation) is not None  # `out, loss = model(x, y)`
                 told = told or isinstance(operation.node, ast.Call)  # `list(x).pop()`
             made = [each for value in operation.inputs[:1] for each in value.operations]
-            known = (
-                self.placements.sizes.get(e) is not None or operations.load().find(e.name) is not None for e in made
-            )
+            known = (self.placements.sizes.get(e) is not None or e.known is not None for e in made)
             return told and all(known) and self._takes_told_places(operation)
         if reason == AGAIN and operation.name.endswith("randperm"):
             return False  # which samples it takes is drawn
@@ -404,7 +401,7 @@ class Losses:
     def _is_known_to_mix(self, operation: Operation) -> bool:
         """Whether it is told that it computes each sample from all: others work along another axis, for all that is
         known of that, or put samples in other places."""
-        known = operations.load().find(operation.name)
+        known = operation.known
         moves = known is not None and known.short in MOVING
         if known is None or not moves and known.cls not in ("scan", "per_sample", "decomposition"):
             return False
@@ -486,6 +483,17 @@ class Losses:
             if any(summed) and all(one or each == SAME for one, each in zip(summed, lying, strict=True)):
                 yield node
 
+    def sums_or_means(self) -> Iterator[ast.AST]:
+        """The backward passes of losses that are sums over samples in one case and means in another, as by an option:
+        no one factor makes both those of the whole batch."""
+        lying: dict[ast.AST, set[bool]] = {}
+        for each in self.backward:
+            passes = (op for op in self._begun_with(each) if op.owner is None or op.name == op.owner.name)
+            found = map(self.placements.of.get, passes)
+            kinds = {self.adds_up(one) for one in found if isinstance(one, Partial) and one.reduce in ("sum", "mean")}
+            lying.setdefault(each.node, set()).update(kinds)
+        yield from (node for node, kinds in lying.items() if len(kinds) > 1)
+
     @staticmethod
     def adds_up(lying: Placement) -> bool:
         """Whether it is a sum over a rank's samples, or one of several that make one."""
@@ -515,7 +523,7 @@ class Losses:
 
     def _terms_of(self, operation: Operation) -> Iterator[Term]:
         """The sums that an operation adds to what is none."""
-        known = operations.load().find(operation.name)
+        known = operation.known
         node = operation.node
         if known is None or known.cls != "add" or not isinstance(node, (ast.BinOp, ast.AugAssign)):
             return

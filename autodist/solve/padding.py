@@ -6,7 +6,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from autodist import operations
 from autodist.catalog import Catalog
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate, Shard
 from autodist.placement.arguments import SHAPES, TYPES, is_set, keys_of, option, parts, sizes_of
@@ -49,7 +48,7 @@ def _filled_along(operation: Operation, program: Program, lying: Placements) -> 
         first = operation.argument("batch_first", 1)
         told = int(first is not None and first.constant is not False)
         return _beside_samples(placed) if isinstance(placed, Shard) else told
-    known = operations.load().find(operation.name)
+    known = operation.known
     typed = operation.name.endswith(TYPES)  # `torch.LongTensor(len(rows), longest)`
     if isinstance(placed, Shard) and (typed or known is not None and known.cls == "fill"):
         sizes = [*operation.inputs] if typed or known is None else sizes_of(operation, known)
@@ -146,7 +145,7 @@ def lost_at(
     program: Program, sources: Mapping[Operation, int], ends: Iterable[Operation], catalog: Catalog
 ) -> Iterator[tuple[Operation, str]]:
     """The operations by which losses come to depend on how far samples are filled up, and why."""
-    lying = propagate_padding(program, sources, catalog.operations, catalog)
+    lying = propagate_padding(program, sources, catalog)
 
     def is_lost(operation: Operation) -> bool:
         return isinstance(lying.of.get(operation), PerRank) and operation.name not in SHAPES
@@ -160,6 +159,6 @@ def lost_at(
 def _leaves_out_cuts(loss: Operation, sources: Mapping[Operation, int]) -> bool:
     """Whether a loss that leaves labels out is only given samples that are cut to a length: what is cut off of these
     is left out in any case."""
-    known = operations.load().find(loss.name)
+    known = loss.known
     told = known is not None and is_set(option(loss, known, "ignore_index"))
     return told and all(each.name == "getitem" for each in closure([loss], given) & sources.keys())

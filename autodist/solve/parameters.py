@@ -7,7 +7,6 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from autodist import operations
 from autodist.program import BATCH, EMPTY, FIELDS, SAMPLE, Operation, Program, Region, Value, closure
 from autodist.trace.objects import WRAPPING
 from autodist.trace.things import Mapping, Object, Sequence, Stream
@@ -197,7 +196,7 @@ class Parameters:
 
 def _is_fact(op: Operation) -> bool:
     """Whether it tells the shape, the length or the type of what it is given."""
-    known = operations.load().find(op.name)
+    known = op.known
     return known is not None and known.cls in FACTS
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from autodist import operations
 from autodist.catalog import Catalog
 from autodist.placement import Each, Partial, PerRank, Placement, Replicate
 from autodist.placement.arguments import gives_zeros
@@ -81,7 +80,6 @@ class Rounds:
     def __init__(self, shared: Shared, program: Program, catalog: Catalog, base: Placements) -> None:
         self._shared, self._program, self._catalog, self._base = shared, program, catalog, base
         self._loop, self._source = shared.root, shared.source
-        self._table = operations.load()
         self._rounds = frozenset(each for each in program.loops if each.node is shared.loop)
         self._loading = {each.node for each in program.at(shared.over).things}
         owners = program.at(shared.over).things
@@ -143,7 +141,7 @@ class Rounds:
 
     def _adds(self, operation: Operation, found: Placements) -> bool:
         """Whether it adds what a round has to what those before had."""
-        known = self._table.find(operation.name)
+        known = operation.known
         lying = found.of.get(operation, Replicate())
         adds = (
             operation.name.rpartition(".")[2] in VIEWS | {"setitem"}
@@ -222,7 +220,7 @@ class Rounds:
             if each in seen or each in self._of_batch:
                 continue
             seen.add(each)
-            line = self._table.find(each.name)
+            line = each.known
             if line is not None and line.cls in FILLING and each in self._inside - self._kept:
                 continue
             changed = each.name.rpartition(".")[2] == "setitem" and each in self._inside and bool(each.inputs)

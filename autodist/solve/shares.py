@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from autodist import operations
 from autodist.catalog import Catalog
 from autodist.placement import Replicate, Shard, arguments
 from autodist.placement.placements import Placements
@@ -49,7 +48,7 @@ class _Shares:
     def __init__(self, program: Program, sources: Sources, placements: Placements, catalog: Catalog) -> None:
         self._program, self._sources, self._catalog = program, sources, catalog
         self._placements = placements
-        self._steps, self._table = steps_of(program), operations.load()
+        self._steps = steps_of(program)
         self._homes = {self._frames(each)[-1][1] for each in self._steps.backward}
         self._kind = "columns" if sources.axis else "rows"
 
@@ -221,7 +220,7 @@ class _Shares:
 
     def _states_of(self, operation: Operation) -> frozenset[Operation]:
         """What makes the states that a recurrent layer begins with, of a batch that it is given."""
-        known = self._table.find(operation.name)
+        known = operation.known
         batched = (
             known is not None and known.cls == "sequence" and isinstance(self._placements.of.get(operation), Shard)
         )
@@ -241,7 +240,7 @@ class _Shares:
         return operation.inputs if operation.name == "range.index" else ()
 
     def _number(self, user: Operation, told: Value, state: bool) -> Iterator[Share]:
-        known = self._table.find(user.name)
+        known = user.known
         if known is not None and known.cls == "random":  # all ranks draw alike, and take their shares
             yield from (Share(user.source, node, "batch") for node in [user.node] if isinstance(node, ast.expr))
             return
@@ -267,9 +266,9 @@ class _Shares:
 def joined_in_full(program: Program, placements: Placements) -> Iterator[Place]:
     """The samples that a step joins to a rank's share of a batch, and of which each rank has all: made-up ones, or
     those of a memory. They would count for too much, as many times as there are ranks."""
-    steps, table = steps_of(program), operations.load()
+    steps = steps_of(program)
     for each in steps.ordered:
-        known = table.find(each.name)
+        known = each.known
         listed = next(iter(each.node.args), None) if isinstance(each.node, ast.Call) else None
         if known is None or known.cls != "concatenate" or not isinstance(listed, (ast.List, ast.Tuple)):
             continue

@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import Any
 
 from autodist.catalog import Catalog
-from autodist.operations import Table
 from autodist.placement.arguments import SHAPES, ZEROS
 from autodist.placement.decided import side_by_side
 from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard
@@ -96,12 +95,10 @@ class Sources:
         return Plan(self.placement_of, placed, self.taken, counts=self.counts)
 
 
-def sources(
-    program: Program, catalog: Catalog, ahead: frozenset[Any] = frozenset(), table: Table | None = None
-) -> Sources:
+def sources(program: Program, catalog: Catalog, ahead: frozenset[Any] = frozenset()) -> Sources:
     """What each rank has its share of, in a program: nothing of what the loaders give that are read ``ahead`` of all
     steps, which pick their batches of it."""
-    found = _Found(program, catalog, table or catalog.operations)
+    found = _Found(program, catalog)
     found.ahead = ahead
     by_rows = found.by_rows()
     by_columns = found.by_columns(by_rows) if found.backward else None
@@ -236,7 +233,7 @@ class _Found(Batches):
         """Whether it reads an attribute of what was loaded ahead of the steps, which no tensor has: `graph.x`"""
         read = isinstance(operation.node, ast.Attribute) and operation.name.startswith("torch.Tensor.")
         read = read and operation.name not in SHAPES
-        return read and self.table.find(operation.name) is None and all(map(self.is_before, given(operation)))
+        return read and operation.known is None and all(map(self.is_before, given(operation)))
 
     def _is_mask(self, operation: Operation) -> bool:
         """Whether it is there ahead of the steps, and says by its name that it picks samples:
@@ -261,14 +258,14 @@ class _Found(Batches):
     def _is_made(self, operation: Operation) -> bool:
         """Whether each step makes it of numbers that count up: `torch.linspace(0, 1, 30).view(-1, 1)`"""
         above = closure([operation], given)
-        known = [self.table.find(each.name) for each in above]
+        known = [each.known for each in above]
         counts = any(each is not None and each.cls == "arange" for each in known)
         alone = all(each is not None and each.cls not in ("random", "random_like") for each in known)
         return counts and alone and operation.is_tensor and not any(each.owner is not None for each in above)
 
     def lying(self, found: Sources) -> Placements:
         """How values lie where these sources are shared out."""
-        return propagate(self.program, found.plan, self.table, self._catalog)
+        return propagate(self.program, found.plan, self._catalog)
 
     def takes_time(self, placements: Placements) -> bool:
         """Whether a layer takes the samples for time, if they lie where they are taken to."""

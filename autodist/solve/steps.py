@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 
-from autodist import operations
 from autodist.program import Operation, Program, Region, Value, closure, held
 from autodist.solve.parameters import Parameters
 from autodist.source import is_generator, walk
@@ -67,6 +66,11 @@ class Steps:
         return frozenset(found)
 
     @cached_property
+    def expressions(self) -> frozenset[ast.expr]:
+        """The expressions that losses are computed from: training needs this rank's share of them."""
+        return self.program.giving({*self.reaching, *self.backward})
+
+    @cached_property
     def differentiated(self) -> frozenset[Operation]:
         """What gradients flow through, from losses back to what is trained."""
         taken = [each for each in self.program.operations if each.name == "torch.autograd.grad"]
@@ -108,9 +112,9 @@ class Steps:
         if "module" in getattr(operation.owner, "roles", ()) or self._is_learned(operation):
             return True
         first, _, rest = operation.name.partition(".")
-        if first == "object" and operations.load().find(f"torch.Tensor.{rest}") is not None:
+        if first == "object" and self.program.table.find(f"torch.Tensor.{rest}") is not None:
             return False
-        return first not in FOLLOWED
+        return first not in FOLLOWED and (operation.known is None or operation.owner is not None)
 
     def has_gradients(self, value: Value) -> bool:
         """Whether a value has a graph, as far as is known: it is computed of what is trained, gradients on."""
@@ -278,7 +282,7 @@ def is_constant(operation: Operation) -> bool:
         return True
     if operation.name.rpartition(".")[2] in CONSTANT:
         return not any(each.name.endswith(PACKED) for each in given(operation))  # `pack_padded_sequence(out, n).data`
-    known = operations.load().find(operation.name)
+    known = operation.known
     return known is not None and (known.cls in WITHOUT_NUMBERS or bool(known.parameters.get("compares")))
 
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from autodist import operations
 from autodist.placement.arguments import is_set, option
 from autodist.placement.lattice import Partial, PerRank, Replicate, Shard, is_even_number
 from autodist.placement.opaque import OWN, leaves_labels_out, takes_first
@@ -70,7 +69,6 @@ class Weights:
 
     def __init__(self, program: Program, placements: Placements, learnt: frozenset[Operation]) -> None:
         self._program, self._placements, self._learnt = program, placements, learnt
-        self._table = operations.load()
 
     def of(self, node: ast.AST, means: Sequence[Operation]) -> Divisor | None:
         """What those of the means are divided by that come to one place, by what may be called there; None if no short
@@ -96,7 +94,7 @@ class Weights:
         return lying.weight if isinstance(lying, Partial) else ""
 
     def _short(self, operation: Operation) -> str:
-        known = self._table.find(operation.name)
+        known = operation.known
         return known.short if known is not None else ""
 
     # quotients
@@ -154,7 +152,7 @@ class Weights:
 
     def _is_optional(self, node: ast.Call, means: Sequence[Operation]) -> bool:
         """Whether the weights of the classes may be None."""
-        known = self._table.find(means[0].name)
+        known = means[0].known
         told = [option(each, known, "weight") for each in means] if known is not None else []
         called = [each for each in self._program.at(_called(node)).things if isinstance(each, Object)]
         alike = [each for each in called if not each.cls and each.name.rpartition(".")[2] in CLASSIFYING]
@@ -163,7 +161,7 @@ class Weights:
 
     def _options(self, node: ast.Call, means: Sequence[Operation]) -> dict[str, str]:
         """The code of what makes a loss a mean over other numbers than those of its samples."""
-        known, source = self._table.find(means[0].name), means[0].source
+        known, source = means[0].known, means[0].source
         found: dict[str, str] = {}
         for name in POSITIONS:
             told = [option(each, known, name) for each in means] if known is not None else []
@@ -242,7 +240,7 @@ class Weights:
         elif isinstance(node, ast.BinOp):
             sides = operands(node)
         elif isinstance(node, ast.Call):
-            known = [self._table.find(each.name) for each in self._program.at(node).operations]
+            known = [each.known for each in self._program.at(node).operations]
             keeps = bool(known) and all(each is not None and each.cls in KEEPING for each in known)
             sides = operands(node) if keeps else []
         elif isinstance(node, ast.Subscript) and is_plain(node.slice) and self._marks(node.slice):
@@ -255,7 +253,7 @@ class Weights:
     def _marks(self, node: ast.expr) -> bool:
         """Whether it is a mask."""
         made = self._program.at(node).operations
-        known = [self._table.find(each.name) for each in made]
+        known = [each.known for each in made]
         return bool(made) and all(each is not None and each.parameters.get("compares") for each in known)
 
     def _is_uneven(self, node: ast.expr) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence as Row
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from autodist.program import EMPTY, Operation, Value, constant
+from autodist.program import EMPTY, Operation, Region, Value, constant
 from autodist.trace.names import thing
 from autodist.trace.statements import Statements
 from autodist.trace.things import (
@@ -16,6 +17,7 @@ from autodist.trace.things import (
     External,
     Frame,
     Function,
+    Guards,
     Heap,
     LocalModule,
     Mapping,
@@ -80,6 +82,8 @@ class Attributes(Statements):
         super().__init__(*args)
         self._set_on: dict[Operation | External, dict[str, Slot]] = {}
         """Attributes that the script sets on results of libraries, `args.device = device`, and on what these are."""
+        self._set_below: dict[tuple[Operation | External, str], set[Guards]] = {}
+        """Below which branches and loops it does so; elsewhere they may be what they were."""
         self._set_somewhere: dict[Object, Value] = {}
         """What objects hold under names that a script puts together: `setattr(self, f"layer{i}", layer)`."""
         self._set_on_functions: dict[Function, Object] = {}
@@ -117,11 +121,23 @@ class Attributes(Statements):
         for each in base.operations:
             slots = self._set_on.get(each, {})
             known |= self.current(slots[name].value) if name in slots else EMPTY
-        if known is not EMPTY:
+        surely = (each.is_tensor or self._is_surely_set(each, name) for each in base.operations)
+        if known is not EMPTY and all(surely):
             return known
         method = self.method_name(base, name)
         method = "torch.Tensor.numel" if method == "torch.Tensor.size" else method  # of an array: it is not called
-        return self.record(method, node, frame, [base])
+        return known | self.record(method, node, frame, [base])
+
+    def _is_surely_set(self, owner: Operation | External, name: str) -> bool:
+        """Whether the script has set an attribute of a result wherever it comes to the code that is run."""
+        below = self._set_below.get((owner, name), ())
+        return any(each == self.guards[: len(each)] for each in below)
+
+    def set_in_all(self, arms: Row[Region]) -> None:
+        """Note that what each branch of a statement sets is set behind it, of those that code goes on from."""
+        for below in self._set_below.values() if arms else ():
+            if all((*self.guards, each) in below for each in arms):
+                below.add(self.guards)
 
     def method_name(self, base: Value, name: str) -> str:
         """What the table of operations knows a method or an attribute of a value by."""
@@ -132,6 +148,8 @@ class Attributes(Statements):
         if isinstance(one, LocalModule):
             if name in one.frame.names:
                 return self.elsewhere(one.frame, name)
+            if name == "__dict__":
+                return self.names_of(one.frame, node)
             inner = self.import_module(f"{one.name}.{name}")
             return thing(inner) if inner is not None else EMPTY
         if isinstance(one, External):
@@ -244,10 +262,20 @@ class Attributes(Statements):
         nobody calls."""
         return name in ("training", "dataset", "weight", "bias", "param_groups", "batch_size", "in_features", "data")
 
+    def names_of(self, frame: Frame, node: ast.AST) -> Value:
+        """The names of a module or a function, and what they stand for: `vars(module)`, `locals()`"""
+        made: Mapping = self.make(node, Mapping, frame)
+        for name, value in frame.names.items():
+            self.bind(made, made.entries, name, value)
+        return thing(made)
+
     def make_mapping_of(self, one: Object, node: ast.AST) -> Value:
         """`vars(one)`"""
         made: Mapping = self.make(node, Mapping, one)
-        made.entries.update({key: slot for key, slot in one.attributes.items() if isinstance(key, str)})
+        if all(isinstance(key, str) for key in one.attributes):
+            made.entries = one.attributes  # what is put into it, the object has: `vars(self).update(options)`
+        else:
+            made.entries.update({key: slot for key, slot in one.attributes.items() if isinstance(key, str)})
         return thing(made)
 
     def store_attribute(self, base: Value, name: str, value: Value, node: ast.AST, frame: Frame) -> None:
@@ -266,6 +294,7 @@ class Attributes(Statements):
         owners += [each for each in base.things if isinstance(each, External)]
         for owner in owners:
             slots = self._set_on.setdefault(owner, {})
+            self._set_below.setdefault((owner, name), set()).add(self.guards)
             slots[name] = Slot(value | (slots[name].value if name in slots else EMPTY), self.guards)
         if base.operations and name == "data":
             self.change_viewed(Value(base.operations), value, node, frame)

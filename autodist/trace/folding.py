@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from autodist import operations
 from autodist.program import UNKNOWN, Operation, Value, constant, joined
 from autodist.trace.things import External
 
@@ -129,7 +128,7 @@ def identity(left: Value, right: Value) -> bool | None:
 
 def _is_surely_tensor(operation: Operation) -> bool:
     """Whether it gives a tensor or an array, and never None: what is drawn, filled or computed."""
-    known = operations.load().find(operation.name) if operation.is_tensor else None
+    known = operation.known if operation.is_tensor else None
     return known is not None and known.cls not in ("fact", "mutation")
 
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence as Row
 
 from autodist.program import DRAWN, EMPTY, MANY, UNKNOWN, Value, closure, constant, held, joined
-from autodist.project.chosen import among
+from autodist.project.chosen import among, matching, template
 from autodist.source import last_name
 from autodist.trace.calls import Keywords
 from autodist.trace.names import thing
@@ -319,13 +319,10 @@ class Libraries(Processes):
         return self.make_mapping_of(one, node) if one is not None else EMPTY
 
     def builtin_globals(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
-        return self.builtin_locals(node, frame.module, inputs, keywords)
+        return self.names_of(frame.module, node)
 
     def builtin_locals(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
-        made: Mapping = self.make(node, Mapping)
-        for name, value in frame.names.items():
-            self.bind(made, made.entries, name, value)
-        return thing(made)
+        return self.names_of(frame, node)
 
     def builtin_isinstance(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value:
         result = self.record("builtins.isinstance", node, frame, inputs)
@@ -370,6 +367,9 @@ class Libraries(Processes):
                 self.read(each)
                 several |= self._set_somewhere.get(each, EMPTY)
                 several |= joined(Value(slot.value.operations) for slot in each.attributes.values())
+                several |= joined(
+                    self._told(thing(each), name, node, frame) for name in _methods_spelt(each, node, frame)
+                )
         return several or self.record("builtins.getattr", node, frame, inputs)
 
     def _told(self, base: Value, name: str, node: ast.AST, frame: Frame) -> Value:
@@ -398,6 +398,8 @@ class Libraries(Processes):
 
     def builtin_vars(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value | None:
         one = next(iter(inputs[0].things), None) if inputs else None
+        if isinstance(one, LocalModule):
+            return self.names_of(one.frame, node)
         return self.make_mapping_of(one, node) if isinstance(one, Object) else None
 
     def builtin_type(self, node: ast.AST, frame: Frame, inputs: list[Value], keywords: Keywords) -> Value | None:
@@ -517,3 +519,11 @@ def _are_counted_up(value: Value) -> bool:
     """Whether they are numbers that are computed from those of rounds: `[0.1 * k for k in range(8)]`"""
     above = closure(value.operations, lambda op: op.given)
     return bool(above) and all(each.name == "range.index" or each.name.startswith("operator.") for each in above)
+
+
+def _methods_spelt(one: Object, node: ast.AST, frame: Frame) -> list[str]:
+    """The methods that an object may be asked for by a text that is put together: `getattr(self, "run_" + phase)`."""
+    pattern = template(node.args[1], frame.source) if isinstance(node, ast.Call) and len(node.args) > 1 else None
+    classes = [each for each in one.cls.line() if isinstance(each, Class)] if one.cls is not None else []
+    names = {n for cls in classes for n, v in cls.frame.names.items() if any(isinstance(t, Function) for t in v.things)}
+    return matching(pattern, names) if pattern is not None and pattern.strip("*") else []

@@ -107,7 +107,7 @@ class Machine(ABC):
 
     def __init__(self, project: Project, catalog: Catalog) -> None:
         self.project, self.catalog = project, catalog
-        self.program = Program()
+        self.program = Program(table=catalog.operations)
         self.context = Context(None)
         self.main = LocalModule("__main__", Frame(project.entry))
         self.region = Region("module", project.entry, project.entry.tree)
@@ -157,7 +157,10 @@ class Machine(ABC):
         found = self.context.operations.get(key)
         if found is None:
             number = len(self.program.operations)
-            found = Operation(number, name, tuple(inputs), keywords or {}, frame.source, node, self.region, owner)
+            known = self.program.table.find(name)
+            found = Operation(
+                number, name, tuple(inputs), keywords or {}, frame.source, node, self.region, owner, known
+            )
             self.program.operations.append(found)
             self.context.operations[key] = found
         elif len(found.inputs) == len(inputs) and found.keywords.keys() == (keywords or {}).keys():
@@ -167,7 +170,7 @@ class Machine(ABC):
             found.inputs = (joined([*found.operands, *inputs, *(keywords or {}).values()]),)
             found.keywords = {}
         self.changed.pop(found, None)  # run again, it gives another tensor, which nobody has changed yet
-        found.is_tensor = found.is_tensor or gives_tensors(name, inputs)
+        found.is_tensor = found.is_tensor or gives_tensors(name, found.known, inputs)
         if is_view(found) and not name.endswith(".data") and isinstance(frame.source.parents.get(node), BINDING):
             for base in closure(found.inputs[0].operations, _viewed):
                 self._views.setdefault(base, {})[found] = None
@@ -399,6 +402,9 @@ class Machine(ABC):
     def call(
         self, callee: Value, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Map[str, Value]
     ) -> Value: ...
+
+    @abstractmethod
+    def set_in_all(self, arms: Row[Region]) -> None: ...
 
     @abstractmethod
     def element(self, value: Value, node: ast.AST, frame: Frame) -> Value: ...

@@ -97,13 +97,14 @@ class Names(Machine):
             if alias.name == "*":
                 self._import_all(name, module, frame)
                 continue
-            inner = self.import_module(f"{name}.{alias.name}")
+            whole = f"{name}.{alias.name}" if name else alias.name  # `from . import net`, outside of any package
+            inner = self.import_module(whole)
             if module is not None and alias.name in module.frame.names:
                 found = module.frame.names[alias.name]
             elif inner is not None:
                 found = thing(inner)
             else:
-                found = thing(External(f"{name}.{alias.name}"))
+                found = thing(External(whole))
             self.bind_name(alias.asname or alias.name, found, frame)
 
     def _import_all(self, name: str, module: LocalModule | None, frame: Frame) -> None:

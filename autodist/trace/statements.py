@@ -10,7 +10,7 @@ from functools import cached_property, reduce
 from itertools import takewhile
 from typing import Any
 
-from autodist.program import EMPTY, Value, constant, joined
+from autodist.program import EMPTY, Region, Value, constant, joined
 from autodist.source import all_of, bound_each_time, walk
 from autodist.trace import folding
 from autodist.trace.containers import UNROLLED
@@ -224,14 +224,18 @@ class Statements(Expressions):
         before = frame.names
         frame.names = dict(before)
         self._narrow(node.test, True, frame)
-        with self.within("branch", node.body[0], frame, test):
+        arms: list[Region] = []
+        with self.within("branch", node.body[0], frame, test) as arm:
             falls = self.block(node.body, frame)
+        arms += [arm] * falls
         after = frame.names
         frame.names = dict(before)
         self._narrow(node.test, False, frame)
         if node.orelse:
-            with self.within("branch", node.orelse[0], frame, test):
+            with self.within("branch", node.orelse[0], frame, test) as arm:
                 other = self.block(node.orelse, frame)
+            arms += [arm] * other
+            self.set_in_all(arms)
         else:
             other = True
         if falls and other:
@@ -480,8 +484,7 @@ class Statements(Expressions):
 
     def do_ClassDef(self, node: ast.ClassDef, frame: Frame) -> None:
         bases = [thing_ for each in node.bases for thing_ in self.eval(each, frame).things]
-        for keyword in node.keywords:
-            self.eval(keyword.value, frame)
+        keywords = {each.arg: self.eval(each.value, frame) for each in node.keywords if each.arg is not None}
         inner = Frame(frame.source, frame, is_class=True)
         cls: Class = self.make(node, lambda n, g: Class(node, inner, ()))
         cls.bases = tuple(each for each in bases if isinstance(each, (Class, External)))
@@ -492,6 +495,9 @@ class Statements(Expressions):
                 if isinstance(each, Function) and each.frame is inner:
                     each.defined_in = cls
         made = thing(cls)
+        told = cls.find("__init_subclass__", after=cls)
+        if told is not None:  # a base is told of it: `def __init_subclass__(cls): registry[cls.__name__] = cls`
+            self.call(told[1], node, frame, [made], keywords)
         for decorator in reversed(node.decorator_list):
             made = self._decorated(decorator, cls, made, frame)
         self.bind_name(node.name, made, frame)

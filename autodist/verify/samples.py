@@ -240,6 +240,13 @@ def begins(order: list[Any], other: list[Any]) -> bool:
     return order[: len(other)] == other
 
 
+def first_repeated(natural: list[list[Any]], converted: list[list[Any]]) -> tuple[int, int] | None:
+    """Two passes that a conversion makes in one order, the earlier one first, and the original in two."""
+    pairs = ((one, other) for other, order in enumerate(converted) if len(order) >= 8 for one in range(other))
+    repeated = (pair for pair in pairs if begins(converted[pair[0]], converted[pair[1]]))
+    return next((pair for pair in repeated if not begins(natural[pair[0]], natural[pair[1]])), None)
+
+
 def check_order(
     number: int,
     loader: Loader,
@@ -255,7 +262,7 @@ def check_order(
         return
     natural = [original.passes[key].natural_samples for key in keys]
     converted = [ranks[0].passes[key].samples for key in keys]
-    if any(len(order) < 8 for order in converted) or not all(isinstance(each, int) for each in natural[0]):
+    if len(converted[0]) < 8 or not all(isinstance(each, int) for each in natural[0]):
         return
     shuffles = natural[0] != sorted(natural[0])
     plain = loader.sampler in ("DistributedSampler", "SequentialSampler") and not loader.shuffled
@@ -267,6 +274,7 @@ def check_order(
         loader.shuffled and original_loader is not None and original_loader.sampler == "SequentialSampler"
     ):
         findings.append(Finding("shuffle-added", "the original keeps the order, the conversion shuffles", loader.site))
-    elif len(keys) > 1 and not begins(natural[0], natural[1]) and begins(converted[0], converted[1]):
-        message = "the original reads in a new order every epoch, the conversion repeats the first"
-        findings.append(Finding("order-repeated", message, ranks[0].passes[keys[1]].site))
+    elif (pair := first_repeated(natural, converted)) is not None:
+        which = "the first" if pair[0] == 0 else f"that of pass {pair[0] + 1} in pass {pair[1] + 1}"
+        message = f"the original reads in a new order every epoch, the conversion repeats {which}"
+        findings.append(Finding("order-repeated", message, ranks[0].passes[keys[pair[1]]].site))

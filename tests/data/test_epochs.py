@@ -120,7 +120,7 @@ MADE = "loader = DataLoader(data, batch_size=8, shuffle=True)"
 
 @pytest.mark.parametrize(
     ("before", "inside", "number"),
-    [(MADE, "pass", "loader.sampler.epoch + 1"), ("", MADE, "loader.sampler.epoch + epoch + 1")],
+    [(MADE, "pass", "loader.sampler.epoch + 1"), ("", MADE, "next(passes)")],
 )
 def test_two_passes_in_one_epoch(tmp_path: Path, before: str, inside: str, number: str) -> None:
     """Each has an order of its own, also where the loader and its sampler are made anew."""
@@ -195,7 +195,7 @@ def test_an_iterable_of_the_scripts_own(tmp_path: Path) -> None:
     """It stopped at `Scaled.sampler`."""
     code, _ = converted(tmp_path, OWN)
     asked = 'if isinstance(getattr(loader, "sampler", None), DistributedSampler):'
-    assert f"{asked}\n            loader.sampler.set_epoch(epoch)" in code
+    assert f"{asked}\n            loader.sampler.set_epoch(loader.sampler.epoch + 1)" in code
     assert "        self.loader.sampler.set_epoch(self.loader.sampler.epoch + 1)" in code
 
 
@@ -298,6 +298,91 @@ def test_two_passes_in_an_epoch(tmp_path: Path, first: str, second: str, number:
     text = text.format(first="    " * bool(first), second="    " * bool(second))
     code, _ = converted(tmp_path, text)
     assert code.count(f"loader.sampler.set_epoch({number})\n") == 2
+
+
+SEVERAL = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def step(x, y):
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+
+
+def run(loader):
+    for x, y in loader:
+        step(x, y)
+
+
+def score(loader):
+    for x, y in loader:
+        return nn.functional.mse_loss(model(x), y).item()
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+"""
+TRAINED = "    for x, y in loader:\n        step(x, y)\n"
+
+
+@pytest.mark.parametrize(
+    ("passes", "by_sampler", "by_epoch"),
+    [
+        (TRAINED + "    print(score(loader))\n", 2, 0),
+        ("    print(score(loader))\n" + TRAINED, 2, 0),
+        (TRAINED + "    if epoch % 2:\n        print(score(loader))\n", 2, 0),
+        ("    for again in range(2):\n        run(loader)\n" + TRAINED, 2, 0),
+        ("    while len(loader) > 9:\n        run(loader)\n" + TRAINED, 2, 0),
+        ("    run(loader)\n    run(loader)\n    with torch.no_grad():\n        for x, y in loader:\n"
+         "            print(model(x).mean().item())\n            break\n", 2, 0),
+        (TRAINED + "    with torch.no_grad():\n        print(score(loader))\n", 0, 2),
+        ("    if epoch % 2:\n        run(loader)\n    else:\n    " + TRAINED.replace("\n    ", "\n        "), 0, 2),
+    ],
+)  # fmt: skip
+def test_one_scheme_for_all_passes_of_a_loader(tmp_path: Path, passes: str, by_sampler: int, by_epoch: int) -> None:
+    """`set_epoch(epoch)` after a pass for a score led the sampler back to an order in which it had trained."""
+    code, _ = converted(tmp_path, SEVERAL + passes)
+    assert code.count("set_epoch(loader.sampler.epoch + 1)") == by_sampler, code
+    assert code.count("set_epoch(epoch)") == by_epoch
+
+
+@pytest.mark.parametrize(
+    ("passes", "told"),
+    [
+        ("    for rate in (0.1, 0.2):\n    " + TRAINED.replace("\n    ", "\n        "), 1),
+        ("    for rate in (0.1, 0.2):\n        numbered(loader, epoch)\n", 1),
+        ("    for rate in (0.1, 0.2):\n        of_all(epoch)\n", 1),
+        ("    for each in [loader, other]:\n        numbered(each, epoch)\n", 0),
+        ("    for name in loaders:\n        for x, y in loaders[name]:\n            step(x, y)\n", 0),
+        ("    for name in loaders:\n        of = loaders[name]\n        for x, y in of:\n            step(x, y)\n", 0),
+    ],
+)  # fmt: skip
+def test_a_loop_inside_that_of_epochs(tmp_path: Path, passes: str, told: int) -> None:
+    """Its rounds all had the order of their epoch, if they pass over one loader."""
+    more = (
+        "\n\ndef numbered(each, epoch):\n    for x, y in each:\n        step(x, y)\n\n\n"
+        "def of_all(epoch):\n    for x, y in loader:\n        step(x, y)\n\n\n"
+        "other = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)\n"
+        "loaders = {'one': loader, 'other': other}\nfor epoch"
+    )
+    code, _ = converted(tmp_path, SEVERAL.replace("for epoch", more) + passes)
+    assert code.count(".sampler.epoch + 1)") == told, code
+    assert bool(told) != ("set_epoch(epoch)" in code)
+
+
+def test_a_function_that_is_called_outside_of_the_loop_as_well(tmp_path: Path) -> None:
+    """It read the number of a loop of the module, which had not begun where another loader was passed over first."""
+    first = "def warm_up(first):\n    for number in range(2):\n        run(first)\n\n\nloader = "
+    script = SEVERAL.replace("loader = ", first, 1) + "    run(loader)\n"
+    other = "warm_up(DataLoader(loader.dataset, batch_size=4, shuffle=True))\nfor epoch"
+    code, _ = converted(tmp_path, script.replace("for epoch", other))
+    assert "    first.sampler.set_epoch(number)\n        run(first)" in code, code
+    assert "    loader.sampler.set_epoch(epoch)\n    run(loader)" in code and code.count("set_epoch") == 2
 
 
 COUNTED = """\

@@ -206,11 +206,22 @@ for x, y in loader:
 """
 
 
-def test_batch_in_pieces(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "pieces", "warned"),
+    [
+        ("", "x.chunk(4)", "x.chunk(4)"),
+        ("", "torch.chunk(x, 4, 0)", "torch.chunk(x, 4, 0)"),
+        ("pieces = x.chunk(4)\n", "pieces", "x.chunk(4)"),
+        ("pieces = list(x.chunk(4))\n", "pieces", "x.chunk(4)"),
+        ("", "(part for part in x.chunk(4))", "x.chunk(4)"),
+        ("", "x.unsqueeze(1).chunk(1, 1)", ""),
+    ],
+)
+def test_batch_in_pieces(tmp_path: Path, before: str, pieces: str, warned: str) -> None:
     """As many pieces as the script says, if a rank has as many rows."""
-    step = "for part in x.chunk(4):\n    (net(part).pow(2).mean() / 4).backward()"
+    step = f"{before}for part in {pieces}:\n    (net(part).pow(2).mean() / 4).backward()"
     _, said = conftest.converted(tmp_path, PIECES.format(step=indent(step, "    ")))
-    assert "AD602 x.chunk(4) gives fewer pieces" in said
+    assert (f"AD602 {warned} gives fewer pieces" in said) if warned else "gives fewer pieces" not in said
 
 
 def test_views_that_are_told_apart(tmp_path: Path) -> None:

@@ -359,8 +359,9 @@ torch.save(net.state_dict(), "m.pt")
 """
 
 
-def test_an_array_s_rows_are_gathered_as_a_tensor(tmp_path: Path) -> None:
-    code, _ = converted(tmp_path, OF_NUMPY)
+@pytest.mark.parametrize("made", ["ind.cpu().numpy()", "np.asarray(ind)"])
+def test_an_array_s_rows_are_gathered_as_a_tensor(tmp_path: Path, made: str) -> None:
+    code, _ = converted(tmp_path, OF_NUMPY.replace("ind.cpu().numpy()", made))
     assert f"{ROWS}(y), {ROWS}(torch.as_tensor(ind)).numpy())" in code
 
 

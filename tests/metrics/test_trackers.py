@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import converted
+from conftest import converted, launched
 
 SCRIPT = """\
 import logging
@@ -176,6 +176,71 @@ MEAN = "mean_loss = reduce_mean(loss.item())\n"
 )
 def test_runs_that_rank_0_alone_has(tmp_path: Path, made: str, after: str, expected: str) -> None:
     assert expected in converted(tmp_path, RUNS.format(made=made, after=after))[0]
+
+
+ALONE = "mlflow.start_run() if dist.get_rank() == 0 else {}"
+ENTERED = {
+    "kept": ("run = mlflow.start_run()", "with run as active:\n    mlflow.log_metric('a', 1)"),
+    "chosen": (
+        "run = mlflow.start_run() if torch.__version__ else contextlib.nullcontext()",
+        "with run:\n    mlflow.log_metric('a', 1)",
+    ),
+    "handed on": (
+        "def start():\n    return mlflow.start_run()\n",
+        "with start() as active:\n    mlflow.log_metric('a', 1)",
+    ),
+    "held by an object": (
+        "class Tracked:\n    def __init__(self):\n        self.run = mlflow.start_run()\n\n\ntracked = Tracked()",
+        "with tracked.run:\n    mlflow.log_metric('a', 1)",
+    ),
+    "on a stack": (
+        "stack = contextlib.ExitStack()\nrun = stack.enter_context(mlflow.start_run())",
+        "mlflow.log_metric('a', 1)\nstack.close()",
+    ),
+}
+STAND_IN = """\
+class Run:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *of_exception):
+        pass
+
+
+def start_run():
+    with open("runs.txt", "a") as file:
+        file.write("run ")
+    return Run()
+
+
+def log_metric(name, value):
+    with open("runs.txt", "a") as file:
+        file.write(f"{name} {value} ")
+"""
+
+
+@pytest.mark.parametrize(("made", "after"), ENTERED.values(), ids=ENTERED)
+def test_a_run_that_is_entered_elsewhere(tmp_path: Path, made: str, after: str) -> None:
+    """The other ranks entered None."""
+    script = RUNS.format(made=made, after=after).replace("import aim\n", "import contextlib\n")
+    code, _ = converted(tmp_path, script.replace("import neptune\n", ""))
+    assert ALONE.format("contextlib.nullcontext()") in code
+    (tmp_path / "mlflow.py").write_text(STAND_IN)
+    (tmp_path / "after.py").write_text(code)
+    launched(tmp_path, "after.py", 2)
+    assert (tmp_path / "runs.txt").read_text() == "run a 1 "
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("mlflow.start_run()", f"{GUARD}    mlflow.start_run()"),
+        ("run = mlflow.start_run()", f"run = {ALONE.format('None')}"),
+        ("runs = [mlflow.start_run()]", f"runs = [{ALONE.format('None')}]"),
+    ],
+)
+def test_a_run_that_nothing_enters(tmp_path: Path, made: str, expected: str) -> None:
+    assert expected in converted(tmp_path, RUNS.format(made=made, after="mlflow.log_metric('a', 1)"))[0]
 
 
 def test_what_all_ranks_ask_of_a_writer(tmp_path: Path) -> None:

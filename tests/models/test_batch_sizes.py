@@ -427,6 +427,7 @@ for x, y in loader:
         ("np.arange({})", ""),
         ("torch.arange({})", "before"),
         ("torch.arange({}).to('cpu')", "within"),
+        ("torch.arange({}).long()", ""),
     ],
 )
 def test_numbers_of_rows_beside_labels_are_a_ranks_own(tmp_path: Path, numbers: str, named: str) -> None:
@@ -437,6 +438,15 @@ def test_numbers_of_rows_beside_labels_are_a_ranks_own(tmp_path: Path, numbers: 
     code, said = converted(tmp_path, ROW_NUMBERS.format(**parts))
     assert numbers.format("batch_size // dist.get_world_size()") in code
     assert "RowsOfAllRanks" not in code and "AD60" not in said
+
+
+def test_numbers_of_rows_that_a_function_is_given(tmp_path: Path) -> None:
+    script = ROW_NUMBERS.format(before="", within="pass", numbers="torch.arange(batch_size)")
+    script = script.replace("-out[torch.arange(batch_size), y].mean()", "picked(out, torch.arange(batch_size), y)")
+    script = script.replace(
+        "model =", "def picked(out, rows, labels):\n    return -out[rows, labels].mean()\n\nmodel ="
+    )
+    assert "torch.arange(batch_size // dist.get_world_size())" in converted(tmp_path, script)[0]
 
 
 def test_numbers_of_rows_as_labels_are_those_of_all_ranks(tmp_path: Path) -> None:

@@ -37,13 +37,21 @@ def lies(line: str) -> tuple[Placement | None, object]:
         ("q.view(q.shape[0], *q.shape[1:], 1)", (None, 5, 8, 1)),
         ("q.flatten(0, 1).view(q.shape)", (None, 5, 8)),
         ("q.flatten(0, 1).view(*leading, 8)", (None, 5, 8)),
+        ("q.sum((1, 2)).reshape(len(q), *((1,) * (q.ndim - 1)))", (None, 1, 1)),
+        ("q.sum((1, 2)).view(len(q), *(1,) * (len(q.shape) - 1))", (None, 1, 1)),
+        ("q.sum((1, 2)).view(-1, *[1] * (q.dim() - 1))", (None, 1, 1)),
+        ("q.sum((1, 2)).view([-1] + [1] * (q.dim() - 1))", (None, 1, 1)),
+        ("q.sum((1, 2)).view((len(q),) + (1,) * (q.dim() - 1))", (None, 1, 1)),
+        ("q.view(len(q), *(1, 5) * (q.ndim - 2), -1)", (None, 1, 5, None)),
+        ("q.sum((1, 2)).view(len(q), *(1,) * int(input()))", None),
     ],
 )
-def test_samples_stay_first(line: str, sizes: tuple[int | None, ...]) -> None:
+def test_samples_stay_first(line: str, sizes: tuple[int | None, ...] | None) -> None:
     assert lies(line) == (Shard(0), sizes)
 
 
 def test_samples_stay_where_they_are() -> None:
+    assert lies("q.sum((1, 2)).view(*(1,) * (q.ndim - 1), -1)") == (Shard(2), (1, 1, None))
     assert lies("turned.reshape(*turned.shape[:2], 2, 4)")[0] == Shard(1)
     assert lies("table.view(*table.shape, 1)") == (Replicate(), (5, 4, 1))
 

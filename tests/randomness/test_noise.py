@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from conftest import converted
 
+from autodist.verify import verify
+from autodist.verify.launch import Zygote
+
 SCRIPT = """\
 import torch
 from torch import nn
@@ -724,3 +727,71 @@ def test_rows_that_go_through_several_steps_of_their_batch(tmp_path: Path) -> No
     inner = "        x = x + model(x)\n" + steps.replace("    ", "        ") + "        x = x.detach()\n"
     code, said = converted(tmp_path, head + loop + inner)
     assert "gather_rows" not in code and "for later steps" not in said, said
+
+
+TRAININGS = """\
+import sys
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def network():
+    return nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+
+
+def epoch_of(model, optimizer):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def detector():
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        epoch_of(model, optimizer)
+
+
+torch.manual_seed(0)
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+{between}
+for epoch in range(2):
+    epoch_of(model, optimizer)
+"""
+MODEL = "model = network()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+FIRST = "if '--detector' in sys.argv:\n    detector()\n"
+
+
+@pytest.mark.parametrize(
+    ("between", "times"),
+    [
+        (FIRST + MODEL, 2),
+        (MODEL + FIRST, 2),
+        ("try:\n    sys.argv.index('--detector')\nexcept ValueError:\n    detector()\n" + MODEL, 2),
+        ("detector()\n" + MODEL, 2),
+        (MODEL + "detector()\n", 1),  # the ranks have gone apart already
+        (FIRST + "target = nn.Linear(4, 1).requires_grad_(False)\n" + MODEL, 1),  # which each rank must have alike
+        (FIRST + "y = torch.randn(64, 1)\n" + MODEL, 1),
+        (FIRST + MODEL + "nn.init.normal_(model[0].weight)\n", 1),
+    ],
+)
+def test_a_training_ahead_of_the_main_one(tmp_path: Path, between: str, times: int) -> None:
+    """The ranks went apart only ahead of one of two, though only one of them may run."""
+    code, _ = converted(tmp_path, TRAININGS.format(between=between))
+    assert code.count("torch.initial_seed() + 1 + dist.get_rank()") == times
+    main = code.rpartition("for epoch in range(2):\n")[0]
+    assert ("differ by rank" in main.splitlines()[-1]) is (between != MODEL + "detector()\n")
+
+
+@pytest.mark.parametrize("between", [FIRST + MODEL, MODEL + FIRST])
+@pytest.mark.parametrize("args", [(), ("--detector",)])
+def test_both_trainings_draw_apart(tmp_path: Path, zygote: Zygote | None, between: str, args: tuple[str, ...]) -> None:
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    before.write_text(TRAININGS.format(between=between))
+    after.write_text(converted(tmp_path, before.read_text())[0])
+    verdict = verify(before, after, [2], args=args, device="cpu", workdir=tmp_path, zygote=zygote)
+    assert verdict.worlds[0].equal, verdict.worlds[0].findings
