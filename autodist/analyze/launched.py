@@ -10,7 +10,7 @@ from autodist.analyze.group import sometimes_joined
 from autodist.interpreter import Interpreter
 from autodist.rule import Severity
 from autodist.script import Concern, Site
-from autodist.source import Source, argument, shortened, walk
+from autodist.source import Source, argument, operands, shortened, walk
 from autodist.values import NOTHING, External
 
 LAUNCHED = re.compile(r"WORLD_SIZE|LOCAL_RANK|--local[_-]rank|[\"']RANK[\"']|torchelastic|\bspawn\b")
@@ -21,13 +21,8 @@ WAITING = re.compile(r"\bregister\(\s*(time\.)?sleep\b")
 
 def seeds_by_rank(run: Interpreter) -> bool:
     """Whether a distributed script seeds its ranks apart, so that each draws batches of its own."""
-    return is_distributed(run) and any(
-        run.goes_by_rank(part) for event in run.of("seed") for part in _given(event.node)
-    )
-
-
-def _given(node: ast.AST) -> list[ast.expr]:
-    return [*node.args, *(each.value for each in node.keywords)] if isinstance(node, ast.Call) else []
+    seeds = (each.node for each in run.of("seed") if isinstance(each.node, ast.Call))
+    return is_distributed(run) and any(run.goes_by_rank(part) for each in seeds for part in operands(each))
 
 
 def is_distributed(run: Interpreter) -> bool:

@@ -165,8 +165,7 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
         return any(self._is_above(each, self._is_rank) for each in (node, *chosen))
 
     def _is_rank(self, operation: Operation) -> bool:
-        told = is_rank(operation) or self.catalog.has(operation.name, "rank")
-        return told or operation.name == "object.local_rank"  # an option that launchers give
+        return is_rank(operation) or self.catalog.has(operation.name, "rank")
 
     def counts_ranks(self, node: ast.AST) -> bool:
         """Whether it is computed from how many processes there are."""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
-from autodist.interpreter import Interpreter, Plan
+from autodist.interpreter import Interpreter, Plan, once_a_run
 from autodist.models import optimized_by, unseen_model
 from autodist.placement.arguments import parts
 from autodist.placement.lattice import Each, Partial, PerRank, Placement, Replicate, Shard
@@ -155,6 +155,7 @@ def _overwritten(share: Share, losses: Losses, program: Program) -> ast.expr | N
     return None
 
 
+@once_a_run
 def draws(run: Interpreter) -> list[Draw]:
     """The places where a rank takes its rows of the whole data, in the order in which they are read."""
     plan = run.plan

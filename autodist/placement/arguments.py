@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from autodist import operations
 from autodist.placement.call import OTHER_SIZE, Call
-from autodist.program import BATCH, FIELDS, UNKNOWN, Operation, Value, closure
+from autodist.program import BATCH, FIELDS, UNKNOWN, Operation, Value, closure, constant
 from autodist.trace import things
 from autodist.trace.things import Sequence
 
@@ -369,8 +369,9 @@ def _reduction(operation: Operation, known: operations.Operation, told: Value | 
     place = known.parameters.get("reduction")
     if told is None and isinstance(place, int) and place < len(operation.inputs):
         told = operation.inputs[place]
-    if told is None or not told:
-        return "mean"
+    told = told if told is not None and told else constant("mean")
+    later = getattr(operation.owner, "slots", {}).get("reduction")  # `criterion.reduction = "sum"`
+    told = told | later.value if later is not None else told
     return str(told.constant or "mean") if told.is_constant else ""
 
 

@@ -38,8 +38,9 @@ def gives_rank(operation: Operation) -> bool:
 
 
 def is_rank(operation: Operation) -> bool:
-    """The same, or whether it asks the process group for it."""
-    return gives_rank(operation) or operation.known is not None and operation.known.cls == "rank"
+    """The same, or whether it asks the process group for it, or reads the option that launchers give."""
+    asked = operation.known is not None and operation.known.cls == "rank"
+    return asked or gives_rank(operation) or operation.name == "object.local_rank"
 
 
 def gives_world(operation: Operation) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from autodist.catalog import Catalog
 from autodist.placement import Partial, PerRank, Placement, Replicate, Shard
-from autodist.placement.between_ranks import ENVIRONMENT, RANKS, WORLD, Reduced, gives_rank, reduced_in
+from autodist.placement.between_ranks import ENVIRONMENT, RANKS, WORLD, Reduced, is_rank, reduced_in
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
 from autodist.program import BATCH, FIELDS, SAMPLE, UNKNOWN, Operation, Program, Region, Value, held, joined
@@ -169,9 +169,7 @@ class Ranks:
 
     def _computed(self, operation: Operation, rank: int) -> object:
         name, module, short = operation.name, *operation.name.rpartition(".")[::2]
-        if gives_rank(operation) or self.catalog.has(name, "rank") or name.endswith((".get_node_local_rank",)):
-            return rank
-        if name == "object.local_rank":
+        if is_rank(operation) or self.catalog.has(name, "rank"):
             return rank
         if name in NODES and self.spawns:  # of one machine, whose number is 0
             return 0

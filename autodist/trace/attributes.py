@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence as Row
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from autodist.program import EMPTY, Operation, Region, Value, constant
+from autodist.program import EMPTY, Operation, Value, constant, joined
 from autodist.trace.names import thing
 from autodist.trace.statements import Statements
 from autodist.trace.things import (
@@ -17,7 +16,6 @@ from autodist.trace.things import (
     External,
     Frame,
     Function,
-    Guards,
     Heap,
     LocalModule,
     Mapping,
@@ -82,8 +80,6 @@ class Attributes(Statements):
         super().__init__(*args)
         self._set_on: dict[Operation | External, dict[str, Slot]] = {}
         """Attributes that the script sets on results of libraries, `args.device = device`, and on what these are."""
-        self._set_below: dict[tuple[Operation | External, str], set[Guards]] = {}
-        """Below which branches and loops it does so; elsewhere they may be what they were."""
         self._set_somewhere: dict[Object, Value] = {}
         """What objects hold under names that a script puts together: `setattr(self, f"layer{i}", layer)`."""
         self._set_on_functions: dict[Function, Object] = {}
@@ -117,27 +113,20 @@ class Attributes(Statements):
         return found
 
     def _attribute_of_result(self, base: Value, name: str, node: ast.AST, frame: Frame) -> Value:
-        known = EMPTY
-        for each in base.operations:
-            slots = self._set_on.get(each, {})
-            known |= self.current(slots[name].value) if name in slots else EMPTY
-        surely = (each.is_tensor or self._is_surely_set(each, name) for each in base.operations)
-        if known is not EMPTY and all(surely):
+        known, surely = self.set_on(base, name)
+        if surely:
             return known
         method = self.method_name(base, name)
         method = "torch.Tensor.numel" if method == "torch.Tensor.size" else method  # of an array: it is not called
         return known | self.record(method, node, frame, [base])
 
-    def _is_surely_set(self, owner: Operation | External, name: str) -> bool:
-        """Whether the script has set an attribute of a result wherever it comes to the code that is run."""
-        below = self._set_below.get((owner, name), ())
-        return any(each == self.guards[: len(each)] for each in below)
-
-    def set_in_all(self, arms: Row[Region]) -> None:
-        """Note that what each branch of a statement sets is set behind it, of those that code goes on from."""
-        for below in self._set_below.values() if arms else ():
-            if all((*self.guards, each) in below for each in arms):
-                below.add(self.guards)
+    def set_on(self, base: Value, name: str) -> tuple[Value, bool]:
+        """What the script has set under a name on results of libraries, and whether it is set wherever the script comes
+        here. A tensor's stays what it was set to."""
+        slots = {each: self._set_on.get(each, {}).get(name) for each in base.operations}
+        known = joined(self.current(slot.value) for slot in slots.values() if slot is not None)
+        sure = (each.is_tensor or slot is not None and self.is_surely_bound(slot) for each, slot in slots.items())
+        return known, known is not EMPTY and all(sure)
 
     def method_name(self, base: Value, name: str) -> str:
         """What the table of operations knows a method or an attribute of a value by."""
@@ -219,8 +208,12 @@ class Attributes(Statements):
 
     def _of_object(self, one: Object, name: str, node: ast.AST, frame: Frame) -> Value:
         self.read(one, name)
-        if name in one.attributes:
-            return self.current(one.attributes[name].value).left_by(self.carriers(one, name))
+        if (slot := one.attributes.get(name)) is not None:
+            held = self.current(slot.value).left_by(self.carriers(one, name))
+            found = one.cls.find(name) if one.cls is not None else None
+            if found is None or self.is_surely_bound(slot, one.guards):
+                return held
+            return held | self._bound(self.elsewhere(found[0].frame, name), one)  # what its class says
         if name == "__class__" and one.cls is not None:
             return thing(one.cls)
         if name == "__dict__":
@@ -237,9 +230,9 @@ class Attributes(Statements):
                 return self.call(self._of_object(one, "__getattr__", node, frame), node, frame, [constant(name)], {})
             return EMPTY
         if (name, one.name.rpartition(".")[2]) in HOLDING:
-            held = one.argument(name, 0)
-            if held is not None:
-                return held
+            given = one.argument(name, 0)
+            if given is not None:
+                return given
         if name == "tensors" and "torch.utils.data.TensorDataset" in one.library_names:
             return self.sequence(node, list(one.inputs), kind="tuple")
         if self.is_data(one, name):
@@ -294,8 +287,9 @@ class Attributes(Statements):
         owners += [each for each in base.things if isinstance(each, External)]
         for owner in owners:
             slots = self._set_on.setdefault(owner, {})
-            self._set_below.setdefault((owner, name), set()).add(self.guards)
-            slots[name] = Slot(value | (slots[name].value if name in slots else EMPTY), self.guards)
+            slot = slots.setdefault(name, Slot(value, self.guards))
+            slot.value |= value
+            self.note_bound(slot)
         if base.operations and name == "data":
             self.change_viewed(Value(base.operations), value, node, frame)
         elif base.operations:

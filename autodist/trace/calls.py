@@ -100,11 +100,10 @@ class Calls(Attributes):
         given = replace(base, things=frozenset())
         if not base.operations:
             return self.record(f"builtins.str.{name}", node, frame, [given, *inputs], keywords)
-        stored = joined(
-            self._set_on[each][name].value for each in base.operations if name in self._set_on.get(each, {})
-        )
-        if stored is not EMPTY:
-            return self.call(stored, node, frame, inputs, keywords)
+        stored, surely = self.set_on(base, name)
+        found = self.call(stored, node, frame, inputs, keywords) if stored is not EMPTY else EMPTY
+        if surely:
+            return found
         if not any(each.is_tensor for each in base.operations):
             self.callbacks(node, frame, [*inputs, *keywords.values()])
             if name == "optimize":  # of a study, which chooses the next trial by what a function returns
@@ -114,7 +113,7 @@ class Calls(Attributes):
         if name in TAKING and all(map(is_listed, base.operations)):
             return self._taken(name, given, node, frame, inputs)
         qualified = self.method_name(base, name)
-        result = self.record(qualified, node, frame, [given, *inputs], keywords)
+        result = self.record(qualified, node, frame, [given, *inputs], keywords) | found
         if name == "backward":
             self.effect("backward", result)
         if name.endswith("_") and not name.endswith("__"):  # in place

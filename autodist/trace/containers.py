@@ -465,11 +465,14 @@ class Containers(Names):
         self.read(owner)
         if name in ("get", "pop", "setdefault") and inputs:
             default = inputs[1] if len(inputs) > 1 else constant(None)
-            known = inputs[0].constant in owner.entries if inputs[0].is_constant else False
-            found = self.entry(owner, inputs[0], node, frame, default if name == "get" and not known else EMPTY)
+            slot = owner.entries.get(inputs[0].constant) if inputs[0].is_constant else None
+            known = slot is not None and (
+                self.is_surely_bound(slot, owner.guards) or name == "pop" and len(inputs) < 2  # which fails elsewhere
+            )
+            found = self.entry(owner, inputs[0], node, frame, default if name == "get" and slot is None else EMPTY)
             if name == "setdefault":
                 self.put(owner, inputs[0], found | default)
-            if name == "pop" and known and owner.guards == self.guards:
+            if name == "pop" and slot is not None and owner.guards == self.guards:
                 owner.popped.add(inputs[0].constant)
             return found if known else found | default
         if name == "items":

@@ -223,7 +223,8 @@ class Expressions(Containers):
             (one,) = container.things
             if isinstance(one, Mapping) and one.keys is EMPTY and one.anywhere is EMPTY:
                 self.read(one)
-                return wanted in one.entries
+                slot = one.entries.get(wanted)
+                return slot is not None if slot is None or self.is_surely_bound(slot, one.guards) else None
         parts = self.parts(container)
         if parts is None or not all(each.is_constant for each in parts):
             return None

@@ -352,7 +352,10 @@ class Libraries(Processes):
             names = among(node, node.args[1], frame.source.ancestors(node)) if isinstance(node, ast.Call) else []
         if names:
             found = joined(self._told(inputs[0], name, node, frame) for name in names)
-            return found if found is not EMPTY and not inputs[0].operations else found | default
+            objects = [each for each in inputs[0].things if isinstance(each, Object)]
+            slots = [(slot, each) for each in objects for name in names if (slot := each.slots.get(name)) is not None]
+            surely = all(self.is_surely_bound(slot, each.guards) for slot, each in slots)
+            return found if found is not EMPTY and not inputs[0].operations and surely else found | default
         several = EMPTY
         libraries = [each for each in inputs[0].things if isinstance(each, External)]
         if libraries:  # `getattr(models, args.arch)`
@@ -382,9 +385,10 @@ class Libraries(Processes):
             (one,) = inputs[0].things
             if isinstance(one, Object) and one.cls is not None:
                 self.read(one)
-                if name in one.attributes or one.cls.find(name):
+                slot = one.attributes.get(name)
+                if slot is not None and self.is_surely_bound(slot, one.guards) or one.cls.find(name):
                     return constant(True)
-                if not one.cls.libraries:
+                if slot is None and not one.cls.libraries:
                     return constant(False)
         return self.record("builtins.hasattr", node, frame, inputs)
 

@@ -128,6 +128,8 @@ class Machine(ABC):
         self._rounds: list[tuple[Region, set[tuple[Heap | Frame, Any]]]] = []
         """The loops that are run, and the attributes and entries that are surely bound in this round."""
         self.turned: set[tuple[Operation, Operation]] = set()
+        self._slots_bound: list[Slot] = []
+        """The attributes and entries that were bound, one after the other."""
         self.rebindings = 0
         """How often something else was bound in a loop to an attribute, an entry, or a name of another function."""
         self._steps = 0
@@ -332,7 +334,7 @@ class Machine(ABC):
         self.bound_in_round((thing, key))
         slot = slots.get(key)
         if slot is None:
-            slots[key] = Slot(value, self.guards)
+            slots[key] = self.note_bound(Slot(value, self.guards))
             thing.version += 1
             if isinstance(thing, Object):  # `getattr(self, "last", None)` finds it in the next round
                 self.rebind(thing, key, thing.guards)
@@ -342,10 +344,33 @@ class Machine(ABC):
         surely = slot.guards[: len(self.guards)] == self.guards
         held = value if surely else slot.value | value
         slot.guards = self.guards if surely else slot.guards
+        self.note_bound(slot)
         if held != slot.value:
             slot.value = held
             slot.version += 1
             thing.version += 1
+
+    def note_bound(self, slot: Slot) -> Slot:
+        """Note that an attribute or an entry is bound here."""
+        slot.below.add(self.guards)
+        self._slots_bound.append(slot)
+        return slot
+
+    @property
+    def bindings(self) -> int:
+        """How often an attribute or an entry was bound so far."""
+        return len(self._slots_bound)
+
+    def bound_in_all(self, arms: Row[Region], since: int) -> None:
+        """Note that what each branch of a statement has bound is bound behind it, of those that code goes on from."""
+        for slot in self._slots_bound[since:] if arms else ():
+            if all((*self.guards, each) in slot.below for each in arms):
+                slot.below.add(self.guards)
+
+    def is_surely_bound(self, slot: Slot, made: Guards = ()) -> bool:
+        """Whether an attribute or an entry is bound wherever the script comes to the code that is run, with what was
+        ``made`` below some branches and loops."""
+        return any(each in (self.guards[: len(each)], made[: len(each)]) for each in slot.below)
 
     # what loops carry in objects and containers
 
@@ -402,9 +427,6 @@ class Machine(ABC):
     def call(
         self, callee: Value, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Map[str, Value]
     ) -> Value: ...
-
-    @abstractmethod
-    def set_in_all(self, arms: Row[Region]) -> None: ...
 
     @abstractmethod
     def element(self, value: Value, node: ast.AST, frame: Frame) -> Value: ...

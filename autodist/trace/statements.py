@@ -225,6 +225,7 @@ class Statements(Expressions):
         frame.names = dict(before)
         self._narrow(node.test, True, frame)
         arms: list[Region] = []
+        since = self.bindings
         with self.within("branch", node.body[0], frame, test) as arm:
             falls = self.block(node.body, frame)
         arms += [arm] * falls
@@ -235,7 +236,7 @@ class Statements(Expressions):
             with self.within("branch", node.orelse[0], frame, test) as arm:
                 other = self.block(node.orelse, frame)
             arms += [arm] * other
-            self.set_in_all(arms)
+            self.bound_in_all(arms, since)
         else:
             other = True
         if falls and other:

@@ -217,6 +217,11 @@ class Slot:
     value: Value
     guards: Guards
     version: int = 0
+    below: set[Guards] = field(default_factory=set)
+    """Below which branches and loops it is bound; elsewhere it may not be there, or be what a class says."""
+
+    def __post_init__(self) -> None:
+        self.below.add(self.guards)
 
 
 @dataclass(eq=False)

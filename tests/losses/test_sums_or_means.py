@@ -69,6 +69,19 @@ def test_are_told_of(tmp_path: Path, criterion: str, loss: str) -> None:
         ("chosen = 'sum' if args.summed else 'mean'", "F.mse_loss(model(x), y, reduction=chosen)"),
         ("criterion = nn.MSELoss(reduction=args.reduction)", "criterion(model(x), y)"),
         ("criterion = nn.SmoothL1Loss(reduction='sum' if args.summed else 'mean')", "criterion(model(x), y)"),
+        ("criterion = nn.MSELoss()\nif args.summed:\n    criterion.reduction = 'sum'", "criterion(model(x), y)"),
+        (
+            "kinds = {}\nif args.summed:\n    kinds['of'] = 'sum'",
+            "F.mse_loss(model(x), y, reduction=kinds.get('of', 'mean'))",
+        ),
+        (
+            "class Kinds:\n    of = 'mean'\n\n\nif args.summed:\n    Kinds.of = 'sum'",
+            "F.mse_loss(model(x), y, reduction=Kinds.of)",
+        ),
+        (
+            "class Kinds:\n    of = 'mean'\n\n\nkinds = Kinds()\nif args.summed:\n    kinds.of = 'sum'",
+            "F.mse_loss(model(x), y, reduction=kinds.of)",
+        ),
     ],
 )
 def test_are_computed_of_the_rows_of_all_ranks(tmp_path: Path, zygote: Zygote, criterion: str, loss: str) -> None:
