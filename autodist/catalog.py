@@ -64,7 +64,7 @@ class Catalog:
         self._with_batch_norm = with_batch_norm or {}
         self._losses = losses or {}
         self._draws = draws or {}
-        self._own = frozenset(own_operations or ())
+        self._own = own_operations or {}
         self.operations = operations.load(own_operations)
         """The table of operations, with the lines of `[tool.autodist.operations]`."""
         self.measured: Mapping[ast.AST, Measured] = {}
@@ -77,11 +77,15 @@ class Catalog:
             for role, names in table.items():
                 for name in names:
                     self._roles[name] = self._roles.get(name, NOTHING) | {role}
-        for name, line in (own_operations or {}).items():
-            alike = self.roles(line[3:]) if isinstance(line, str) and line.startswith("as ") else NOTHING
+        for name in self._own:
             known = self.operations.find(name)
             drawing = {"random_draw"} if known is not None and known.cls in DRAWING else NOTHING
-            self._roles[name] = self._roles.get(name, NOTHING).union(alike, drawing)
+            self._roles[name] = self._roles.get(name, NOTHING).union(self.roles(self._alike(name)), drawing)
+
+    def _alike(self, name: str) -> str:
+        """What a user's function is said to do as: `torch.exp` of "as torch.exp"."""
+        line = self._own.get(name)
+        return line[3:] if isinstance(line, str) and line.startswith("as ") else ""
 
     def roles(self, name: str) -> frozenset[str]:
         """What ``name`` does; empty if nothing is known of it."""
@@ -133,10 +137,10 @@ class Catalog:
 
     def _draws_from(self, name: str) -> frozenset[str]:
         drawing = not RANDOM_ROLES.isdisjoint(self.roles(name))
-        if name in self._own:
-            return ANY_GENERATOR if drawing else NOTHING
         if drawing:
-            return frozenset([name.partition(".")[0]])
+            return ANY_GENERATOR if name in self._own else frozenset([name.partition(".")[0]])
+        if alike := self._alike(name):
+            return self.draws(alike)
         transforms = {"torch"} if "random_transform" in self.roles(name) else NOTHING
         found = next((drawn for pattern, drawn in self._draws.items() if fnmatchcase(name, pattern)), None)
         if found is not None or transforms:

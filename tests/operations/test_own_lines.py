@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from conftest import Autodist
 
+from autodist import catalog
+from autodist.catalog import ANY_GENERATOR
+
 FUNCTIONS = """
 torch.cdist torch.cat torch.softmax torch.exp torch.mean torch.sum torch.cumsum torch.sort torch.where torch.bincount
 torch.var torch.norm torch.zeros_like torch.full torch.arange torch.randn_like
@@ -85,3 +88,16 @@ def test_an_own_function_is_converted_as_one_of_torch(autodist: Autodist, tmp_pa
         ours, name = line.replace('"', "").replace("as ", "").split(" = ")
         text = text.replace(f"{ours}(", f"{name.replace('torch.nn.functional', 'F')}(")
     assert own != theirs and text == changes(theirs)
+
+
+@pytest.mark.parametrize(
+    ("line", "drawn"),
+    [
+        ("as torch.exp", frozenset()),
+        ("per_sample", ANY_GENERATOR),  # it may augment each sample
+        ("random_like", ANY_GENERATOR),
+        ("as torch.nn.functional.dropout", ANY_GENERATOR),
+    ],
+)
+def test_what_an_own_function_may_draw_from(line: str, drawn: frozenset[str]) -> None:
+    assert catalog.load(own_operations={"mylib.vary": line}).draws("mylib.vary") == drawn
