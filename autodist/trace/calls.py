@@ -273,12 +273,14 @@ class Calls(Attributes):
             found = next((each for each in alike if each.is_current()), None)
         if found is None:
             depth = sum(1 for each in several if each.active)
-            if depth >= MOST_AT_ONCE or len(self.endings) > DEEPEST:
+            most = MOST_AT_ONCE if self.entered_again < MOST_CONTEXTS else 1
+            if depth >= most or len(self.endings) > DEEPEST:
                 return None
             found = self._shared(function, several) if len(several) >= MOST_CONTEXTS else None
             if found is None:
                 found = Context(function, self.context, arguments)
                 several.append(found)
+                self.entered_again += bool(depth)
         if found.active:
             return None
         self.context.called[key] = found

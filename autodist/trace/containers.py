@@ -248,8 +248,10 @@ class Containers(Names):
                 each.choose(test)
         told = one.constants and other.constants and one != other and not one.operations | other.operations
         numbers = told and all(kind in (int, float, bool) for kind, _ in one.constants | other.constants)
-        of_sample = any(each.is_tensor or _counts_samples(each) for each in test.operations)
-        if not numbers or not (of_sample or test.carried_by):
+        if not numbers:
+            return EMPTY
+        of_sample = any(each.is_tensor for each in test.operations) or any(map(_counts_samples, test.operations))
+        if not of_sample and not test.carried_by:
             return EMPTY
         return self.record("operator.choice", node, frame, [test], tag=name)
 

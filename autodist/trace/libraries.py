@@ -139,7 +139,7 @@ class Libraries(Processes):
         bounds, told = [each.constant for each in inputs], EMPTY
         if all(type(each) is int for each in bounds) and 0 < len(bounds) <= 3 and 0 not in bounds[2:]:
             numbers = range(*bounds)
-            if len(numbers) <= 8:
+            if not numbers[8:]:  # `len` of very many ends in OverflowError
                 told = self.sequence(node, [constant(each) for each in numbers], kind="range")
         if told is not EMPTY and all(isinstance(each, ast.Constant) for each in getattr(node, "args", ())):
             return told

@@ -132,6 +132,8 @@ class Machine(ABC):
         """The attributes and entries that were bound, one after the other."""
         self.rebindings = 0
         """How often something else was bound in a loop to an attribute, an entry, or a name of another function."""
+        self.entered_again = 0
+        """How many contexts were made for functions that call themselves: where each of twenty calls each, too many."""
         self._steps = 0
         self._effects: set[tuple[str, Operation, Region | None]] = set()
 
