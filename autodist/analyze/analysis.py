@@ -24,7 +24,7 @@ from autodist.analyze.handmade import (
 from autodist.analyze.launched import is_distributed, seeds_by_rank
 from autodist.analyze.losses import doubled, doubts, gathered_rows, sizes_of_all, whole_losses, without_sums
 from autodist.analyze.measured import relied_on, unread, with_measured
-from autodist.analyze.modules import uncovered
+from autodist.analyze.modules import reached, uncovered
 from autodist.analyze.picked import steps_on_parts
 from autodist.analyze.reductions import losses, placed, reduced, shared, terms
 from autodist.analyze.refusals import meeting, refusals_of, unfinished, unshared_output
@@ -304,9 +304,10 @@ def _modelled(
         plan = replace(plan, wholes=whole.nodes, columns=whole.columns, counts=whole.counts, batches=whole.batches)
     dropped = frozenset(s.node for m in models for s in (*m.dropped, *(m.data_parallel if fsdp else ())))
     dropped |= {e.node for e in first.events if e.kind == "wrap" and e.detail.const == "fully_sharded"}
-    plan = replace(plan, wraps={} if fsdp else wrap_plan(models), dropped=dropped)
+    plan = replace(plan, dropped=dropped)
     by_hand = is_distributed(first)
-    second = again(plan)
+    models, second = reached(models, first, lambda those: again(replace(plan, wraps={} if fsdp else wrap_plan(those))))
+    plan = second.plan
     if randomness.sees_all(second):  # as each rank does, its statistics are those of all
         models = [replace(model, batch_norm=False) for model in models]
     late = () if fsdp and not by_hand else tuple(moved_too_late((model.object for model in models), second))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from autodist import regions
 from autodist.analyze.launched import is_distributed
 from autodist.interpreter import Event, Interpreter
 from autodist.models import (
     differentiated,
+    elsewhere,
     holds_only_parameters,
     keys,
     members,
@@ -143,23 +144,45 @@ def _later_methods(model: Model, run: Interpreter) -> Iterator[ast.AST]:
             yield from (each.node for each in module.cls.functions(call.func.attr))
 
 
+def reached(
+    models: list[Model], first: Interpreter, wrapping: Callable[[list[Model]], Interpreter]
+) -> tuple[list[Model], Interpreter]:
+    """The models, each wrapped where all its training steps go through the wrapper, if there is such a place, and the
+    run in which they are: the places are tried from the last one on."""
+    planned = found = list(models)
+    run = wrapping(models)
+    tried: dict[int, frozenset[ast.stmt]] = {}
+    while past := not is_distributed(first) and {place for place, model in enumerate(found) if _uses_past(model, run)}:
+        for place in past:
+            wrapped = found[place].wrapping
+            assert wrapped is not None
+            tried[place] = tried.get(place, frozenset()) | {wrapped.statement}
+            other = elsewhere(found[place], first, tried[place])
+            if other is None:
+                return planned, wrapping(planned)
+            found = [*found[:place], other, *found[place + 1 :]]
+        run = wrapping(found)
+    return found, run
+
+
 def unwrapped_uses(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     """Training steps that the planned wrapper does not reach: their gradients would silently stay each rank's own."""
-    if run.plan.bare:
-        return
+    for model in models:
+        if uses := _uses_past(model, run):
+            message = "cannot see where to wrap this model so that its training steps go through the wrapper"
+            yield Concern("AD904", uses[0].source, uses[0].node, message, Severity.REFUSAL)
+
+
+def _uses_past(model: Model, run: Interpreter) -> list[Event]:
+    """The training steps in which a model is not in its wrapper."""
+    if run.plan.bare or model.wrapping is None or model.bypassed is not None or model.data_parallel:
+        return []
     training = {loop.node for event in run.of("backward") for loop in event.loops}
     steps = [e for e in run.of("forward") if e.grad and any(loop.node in training for loop in e.loops)]
     steps = [e for e in steps if not _only_attacks(e, run)]
-    for model in models:
-        if model.wrapping is None or model.bypassed is not None or model.data_parallel:
-            continue
-        ours = {each.key for each in (model.object, *model.alternatives)}
-        bare = [e for e in steps if any(isinstance(t, Object) and t.key in ours for t in e.value.things)]
-        around = [e for e in bare if any(isinstance(t, Wrapped) for t in e.value.things)]
-        if len(bare) > len(around):
-            uses = [event for event in bare if event not in around]
-            message = "cannot see where to wrap this model so that its training steps go through the wrapper"
-            yield Concern("AD904", uses[0].source, uses[0].node, message, Severity.REFUSAL)
+    ours = {each.key for each in (model.object, *model.alternatives)}
+    bare = [e for e in steps if any(isinstance(t, Object) and t.key in ours for t in e.value.things)]
+    return [e for e in bare if not any(isinstance(t, Wrapped) for t in e.value.things)]
 
 
 def _only_attacks(event: Event, run: Interpreter) -> bool:

@@ -29,7 +29,7 @@ from autodist.models.parts import (
 from autodist.models.places import at, is_main_guard
 from autodist.models.placing import placed_when_wrapped
 from autodist.models.trained import UNSEEN, trained_models, unseen_beside, unseen_model
-from autodist.models.wrapping import settled_at, wrap_plan
+from autodist.models.wrapping import elsewhere, settled_at, wrap_plan
 
 __all__ = [
     "UNSEEN",
@@ -38,6 +38,7 @@ __all__ = [
     "Shuttles",
     "at",
     "differentiated",
+    "elsewhere",
     "holds_only_parameters",
     "is_main_guard",
     "keys",

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 from autodist.interpreter import Event, Interpreter
 from autodist.models.parts import parts, unwrapped
+from autodist.program import EMPTY, Value, joined
 from autodist.regions import stands_in, within
 from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import last_name
+from autodist.trace.things import Object as Made
 from autodist.values import NOTHING, External, Object
 
 TO_DEVICE = ("cuda", "to", "xpu", "mps", "npu")
@@ -113,9 +115,11 @@ def _is_type(node: ast.expr, run: Interpreter) -> bool:
 
 def _is_cpu(node: ast.expr, run: Interpreter) -> bool:
     """`"cpu"`, or a device that is the CPU whatever branch made it."""
-    known = run.values.get(node, NOTHING)
-    made = [each.argument("type", 0) for each in known.objects("device")]
-    return known.const == "cpu" or bool(made) and all(given is not None and given.const == "cpu" for given in made)
+    known = run.runs.program.at(node)
+    made = [each for each in known.things if isinstance(each, Made) and "device" in each.roles]
+    named = [each.argument("type", 0) or EMPTY for each in made] if len(made) == len(known.things) else []
+    told = joined([Value(known.operations, known.constants), *named])
+    return told.is_constant and told.constant == "cpu"
 
 
 def _asked(call: ast.Call) -> list[ast.expr]:

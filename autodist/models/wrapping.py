@@ -30,8 +30,10 @@ def settled_at(module: Object, run: Interpreter) -> Wrapping | None:
     return found if found is not None and not found.unnamed else None
 
 
-def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping | None:
-    """After the last statement that makes, moves or binds the model before its first use."""
+def wrapping_of(
+    module: Object, run: Interpreter, history: History, without: frozenset[ast.stmt] = frozenset()
+) -> Wrapping | None:
+    """After the last statement that makes, moves or binds the model before its first use, ``without`` some of them."""
     grown = max((event.order for event in grows(module, history)), default=-1)
     quiet = [e for e in run.of("forward") if not e.grad and not e.loops and module in unwrapped(e.value)]
     tried = [*(event for event in history.forwards.get(module, []) if _is_trial(event)), *quiet]
@@ -50,6 +52,8 @@ def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping 
     for event in places:
         if event.order >= first:
             break
+        if not without.isdisjoint(_statements_at(event)):
+            continue
         if any(loop.node not in made_in for loop in event.loops if not isinstance(loop.node, ast.comprehension)):
             if event.kind == "move" and is_to_device(event, run):
                 called = _after_rounds(event, places[0], module, run, use) or called
@@ -81,6 +85,19 @@ def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping 
     settling = (*freezes(module, history), *grown_later, *tried, *_moves_of_parts(module, run))
     found = _settled(found, [event for event in settling if begun < event.order < first], use)
     return replace(found, early=any(not _is_by_then(event, found) for event in grown_later))
+
+
+def elsewhere(model: Model, run: Interpreter, tried: frozenset[ast.stmt]) -> Model | None:
+    """A model at another place than those where wrappers were ``tried``, if there is one: where a script chooses one of
+    several classes that each keep the model, the last place is in only one of them."""
+    found = wrapping_of(model.object, run, history_of(run), tried)
+    return replace(model, wrapping=found) if found is not None and found.statement not in tried else None
+
+
+def _statements_at(event: Event) -> list[ast.AST]:
+    """The statement in which something happens, and those around it."""
+    statement = event.source.statement(event.node)
+    return [statement, *event.source.ancestors(statement)]
 
 
 def _settled(found: Wrapping, settling: Iterable[Event], use: Event | None) -> Wrapping:

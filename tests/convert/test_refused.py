@@ -93,11 +93,13 @@ def test_a_function_that_trains_its_parameter_wraps_it_there(tmp_path: Path) -> 
     assert "def train(model):\n    model = DDP(model, gradient_as_bucket_view=True)\n" in code
 
 
-def test_a_helper_that_one_caller_drops_and_another_keeps_is_not_guessed_at(tmp_path: Path) -> None:
+def test_a_model_is_wrapped_where_each_caller_of_a_helper_goes_on_with_it(tmp_path: Path) -> None:
     make = "model = nn.Linear(4, 2)\ninit_net(model, gpu_ids)\nother = init_net(nn.Linear(4, 2), gpu_ids)\n"
     steps = STEPS.replace("model.parameters()", "[*model.parameters(), *other.parameters()]")
     steps = steps.replace("model(x), y", "model(x) + other(x), y")
-    assert "AD904" in converted(tmp_path, HEAD + INIT_NET + make + steps)[1]
+    code, said = converted(tmp_path, HEAD + INIT_NET + make + steps)
+    assert "init_net(model, gpu_ids)\nmodel = DDP(model)\nother = DDP(init_net(nn.Linear(4, 2), gpu_ids))\n" in code
+    assert "AD904" not in said and "net = nn.DataParallel(" not in code
 
 
 SAVING = """\

@@ -500,3 +500,26 @@ def test_a_type_that_a_wrapped_model_becomes(tmp_path: Path) -> None:
         "    optimizer.step()\n",
     )
     assert "    model.half()\nmodel = DDP(model, gradient_as_bucket_view=True)\noptimizer" in code
+
+
+@pytest.mark.parametrize(
+    ("device", "on_cpu"),
+    [
+        ('torch.device(settings["device"] if torch.cuda.is_available() else "cpu")', False),
+        ('settings["device"] if torch.cuda.is_available() else "cpu"', False),
+        ('torch.device(settings.get("device", "cpu"))', False),
+        ('torch.device("cpu")', True),
+        ('torch.device("cpu") if settings else "cpu"', True),
+    ],
+)
+def test_what_may_be_a_gpu_is_none_that_stays_on_the_cpu(tmp_path: Path, device: str, on_cpu: bool) -> None:
+    """Of what a file says of a device nothing is known, and the other branch says `"cpu"`: a model that comes to it in
+    the function that trains it comes there before it is wrapped."""
+    settings = 'import json\nsettings = json.load(open("settings.json"))\n'
+    head = HEAD.replace('device = torch.device("cuda" if torch.cuda.is_available() else "cpu")', f"device = {device}")
+    steps = TAIL.partition("\n")[2].replace("\n", "\n    ").rstrip()
+    code, said = converted(
+        tmp_path, f"{settings}{head}def fit(model):\n    model.to(device)\n    {steps}\n\n\nmodel = Net()\nfit(model)\n"
+    )
+    assert "AD904" not in said
+    assert ("DDP(Net().to(device)" in code or "model.to(device)\n    model = DDP(model" in code) or on_cpu

@@ -327,3 +327,92 @@ def test_objects_that_are_saved_with_the_model_that_they_hold(tmp_path: Path, sa
     """The wrapper is among what they hold, and its keys begin with "module." (AVITM)."""
     _, said = converted(tmp_path, KEEPER.format(save=save))
     assert ("AD402 saves all that self holds, and with it self.model in its wrapper" in said) == warned
+
+
+TRAINERS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Fitter:
+    def __init__(self, model, optimizer, device):
+        self.model = model.to(device)
+        self.optimizer = optimizer
+        self.device = device
+
+    def loss(self, out, y):
+        return nn.functional.mse_loss(out, y)
+
+    def train(self, loader, epochs):
+        for epoch in range(epochs):
+            for x, y in loader:
+                x, y = x.to(self.device), y.to(self.device)
+                loss = self.loss(self.model(x), y)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+
+
+class Robust:
+    def __init__(self, net, optimizer, device):
+        self.net, self.optimizer, self.device = net.to(device), optimizer, device
+
+    def train(self, loader, epochs):
+        for epoch in range(epochs):
+            for x, y in loader:
+                loss = nn.functional.smooth_l1_loss(self.net(x.to(self.device)), y.to(self.device))
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+
+
+class Steep(Fitter):
+    def __init__(self, model, optimizer, device):
+        self.model = model.to(device)
+        self.optimizer, self.device = optimizer, device
+
+    def loss(self, out, y):
+        return 3 * nn.functional.l1_loss(out, y)
+
+
+def main(kind):
+    torch.manual_seed(0)
+    settings = {"device": input()}
+    device = torch.device(settings["device"] if torch.cuda.is_available() else "cpu")
+    loader = DataLoader(TensorDataset(torch.randn(64, 8), torch.randn(64, 1)), batch_size=8, shuffle=True)
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    CHOICE
+    trainer.train(loader, 2)
+
+
+if __name__ == "__main__":
+    main(input())
+"""
+BY_IF = """\
+if kind == "robust":
+        trainer = Robust(model, optimizer, device)
+    elif kind == "steep":
+        trainer = Steep(model, optimizer, device)
+    else:
+        trainer = Fitter(model, optimizer, device)"""
+BY_TABLE = 'trainer = {"robust": Robust, "steep": Steep, "plain": Fitter}[kind](model, optimizer, device)'
+BY_VALUE = (
+    "trainer = Robust(model, optimizer, device) if kind == 'robust' else Fitter(model=model, optimizer=optimizer, "
+    "device=device)"
+)
+
+
+@pytest.mark.parametrize("choice", [BY_IF, BY_TABLE, BY_VALUE], ids=["if", "table", "value"])
+def test_one_of_several_classes_keeps_the_model(tmp_path: Path, choice: str) -> None:
+    """The last place before its first step is in one of them alone: it is wrapped where all of them are given it, and
+    on its device by then."""
+    code, said = converted(tmp_path, TRAINERS.replace("CHOICE", choice))
+    assert "    model = DDP(nn.Linear(8, 1).to(device), gradient_as_bucket_view=True)\n" in code, said
+    assert "AD904" not in said and code.count("DDP(") == 1
+
+
+def test_one_class_wraps_the_model_that_it_keeps(tmp_path: Path) -> None:
+    code, _ = converted(tmp_path, TRAINERS.replace("CHOICE", "trainer = Steep(model, optimizer, device)"))
+    assert "self.model = DDP(model.to(device), gradient_as_bucket_view=True)\n" in code and code.count("DDP(") == 1
