@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 
 from autodist import randomness, regions
 from autodist.interpreter import Event, Interpreter
+from autodist.placement.placements import Placements
 from autodist.program import closure
 from autodist.script import Site
 from autodist.solve.batch_draws import BatchDraws, is_asked_for
@@ -21,15 +22,19 @@ from autodist.values import NOTHING, Draw
 
 
 def common_draws(
-    run: Interpreter, alone: frozenset[ast.AST], dealt: Collection[ast.AST], whole: Collection[ast.AST]
+    run: Interpreter,
+    lies: Placements,
+    alone: frozenset[ast.AST],
+    dealt: Collection[ast.AST],
+    whole: Collection[ast.AST],
 ) -> tuple[tuple[Site, ...], tuple[Site, ...]]:
     """Calls by which steps draw from torch what serves a whole batch: those by which rank 0 can draw for all, and those
-    by which each rank draws its own. ``alone`` are statements that not all ranks run, ``dealt`` draws of which each
-    rank has its share, ``whole`` sizes those of batches."""
+    by which each rank draws its own, by how values ``lies`` where losses are computed. ``alone`` are statements that
+    not all ranks run, ``dealt`` draws of which each rank has its share, ``whole`` sizes those of batches."""
     program, draws = run.runs.program, run.runs.draws
     settled, inside = {*randomness.picks_of_all(run)}, {each for statement in alone for each in walk(statement)}
     found: dict[bool, list[Site]] = {True: [], False: []}
-    for draw, joined in BatchDraws(program, draws, run.catalog, run.placements).found():
+    for draw, joined in BatchDraws(program, draws, run.catalog, lies).found():
         around = (region.node for each in program.made_at[draw.node] for region in draws.around(each.region))
         shared = not {draw.node, *draw.source.ancestors(draw.node)}.isdisjoint(dealt)
         shared = shared or not {*walk(draw.node)}.isdisjoint(whole)

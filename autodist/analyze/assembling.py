@@ -217,7 +217,8 @@ def assembled(
     varied = undecided(frozenset(randomness.noise(run, dealt, loaders)), run)
     shares = {site.node for site in batch_sizes}
     alone_or_apart = frozenset(guarded) | outside
-    common, once = common_draws(run, alone_or_apart, dealt, shares) if not is_distributed(run) else ((), ())
+    lies = losses.placements
+    common, once = common_draws(run, lies, alone_or_apart, dealt, shares) if not is_distributed(run) else ((), ())
     noisy = parting.by_noise(run, frozenset(guarded), outside)
     apart, own_draws, common = (
         ((), frozenset[ast.expr](), common)

@@ -78,9 +78,8 @@ def unpacked(program: Program) -> dict[Operation, int]:
         if any(isinstance(part, ast.Starred) or not isinstance(part.ctx, ast.Store) for part in parts):
             continue
         for of in (op for shape in shapes if len(shape.inputs) == 1 for op in shape.inputs[0].operations):
-            around = {*of.region.around()}
-            decided = any(region.kind in ("branch", "try") for region in {*each.region.around()} - around)
-            if not decided and not any(region.others for region in around) and not _is_asked(of, program):
+            decided = any(region.kind in ("branch", "try") for region in each.region.within - of.region.within)
+            if not decided and not any(region.others for region in of.region.within) and not _is_asked(of, program):
                 found.setdefault(of, set()).add(len(parts))
     return {of: counts.pop() for of, counts in found.items() if len(counts) == 1}
 
@@ -290,6 +289,8 @@ class Measures(Loops):
         key = arguments.keys_of(taken.inputs[1])[:1] if taken is not None and taken.name == "getitem" else []
         if taken is None or not key or type(key[0].constant) is not int or self._operand(taken.inputs[0]) != Shard(0):
             return None
+        if isinstance(self._found.of.get(taken), Shard):
+            return None  # a field of the batch, as far as losses tell
         sizes = self._found.size(taken.inputs[0])
         return sizes[1:] if sizes else None
 
@@ -302,13 +303,17 @@ class Measures(Loops):
         key = arguments.keys_of(taken.inputs[1])[:1] if taken is not None and taken.name == "getitem" else []
         if taken is None or not key or self._operand(taken.inputs[0]) != Shard(0):
             return False
-        one = [None, 1, None], [0, 1, None], [-1, None, None]
-        return type(key[0].constant) is int or arguments.bounds(key[0]) in one
+        if type(key[0].constant) is int:
+            return not isinstance(self._found.of.get(taken), Shard)
+        return arguments.bounds(key[0]) in ([None, 1, None], [0, 1, None], [-1, None, None])
 
     def _counts_whole(self, size: Value) -> bool:
         """Whether it is computed from a number of a rank's samples that was made that of all ranks."""
+        wholes = {each for each, lying in self._plan.placed.items() if lying == Replicate()}
+        if not wholes:
+            return False
         above = closure(size.operations, lambda op: (each for value in op.operands for each in value.operations))
-        return any(self._plan.placed.get(each) == Replicate() for each in above)
+        return not wholes.isdisjoint(above)
 
     def _is_column(self, value: Value, sizes: Sizes, within: int = 6) -> bool:
         """Whether it is one number for each sample on an axis of its own, as `nn.Linear(8, 1)` gives."""

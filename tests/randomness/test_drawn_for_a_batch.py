@@ -343,3 +343,57 @@ def test_samples_that_are_put_into_a_drawn_order(tmp_path: Path, zygote: Zygote 
     said = converted(tmp_path, text)[1]
     assert "AD601" not in said and "AD602" not in said
     assert differences(tmp_path, zygote, text) is None
+
+
+UNREAD = """\
+import torch
+from images import Images
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Wrapped(Dataset):
+    def __init__(self):
+        self.inner = Images("data")
+
+    def __len__(self):
+        return len(self.inner)
+
+    def __getitem__(self, index):
+        return self.inner[index]
+
+
+torch.manual_seed(0)
+loader = DataLoader(Wrapped(), batch_size=8, shuffle=True)
+net = nn.Linear(9, 8)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(2):
+    for batch in loader:
+        {taken}
+        t = torch.randint(0, 100, (x.shape[0],))
+        noise = {noise}
+        out = net(torch.cat([x + noise, t[:, None] / 100], dim=1))
+        loss = nn.functional.mse_loss(out, noise)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("noise", ["torch.randn_like(x)", "torch.randn(len(x), 8)", "torch.randn(x.shape)"])
+@pytest.mark.parametrize(
+    "taken",
+    [
+        "x, y = batch",
+        "x, y = batch[0], batch[1]",
+        "x = batch[0]",
+        'x = batch["image"]',
+        "x = batch[0] if isinstance(batch, (list, tuple)) else batch",
+    ],
+)
+def test_fields_of_batches_of_which_nothing_is_read(tmp_path: Path, taken: str, noise: str) -> None:
+    """A data set of a library gives samples that nothing is known of: what losses take for a field of the batch, draws
+    are for the samples of as well."""
+    code, said = converted(tmp_path, UNREAD.format(taken=taken, noise=noise))
+    assert "drawn_by_rank_zero" not in code, said
+    assert "torch.manual_seed(torch.initial_seed() + 1 + dist.get_rank())" in code
