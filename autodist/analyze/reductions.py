@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 
 from autodist import tensors
 from autodist.analyze.launched import is_distributed
@@ -283,17 +282,30 @@ def scaled_gradients(run: Interpreter) -> Mapping[Operation, bool]:
     return own_gradients.scaled(program, before)
 
 
-def _counts(given: Sources, plan: Plan, operation: Operation, told: Sequence[Value]) -> int | None:
+@dataclass(frozen=True)
+class _Counts:
     """Which of some sizes is the number of samples of a batch. What is made so large by a number that stays as it is,
-    where others become a rank's share, is made for something else: `torch.ones(8, 4)` of eight features."""
-    at, known = given.counts(operation, told), operation.known
-    if at is None or plan.divided is None or told[at].operations or known is None or known.cls not in MAKING:
-        return at
-    loads = any(each.kind in ("read", "collate", "worker") for each in operation.region.around())
-    if loads or id(operation.node) in (plan.draws or ()):
-        return at
-    calls = (each.node for each in operation.region.around() if each.function is not None)
-    return None if plan.divided.isdisjoint(part for node in (operation.node, *calls) for part in walk(node)) else at
+    where others become a rank's share, is made for something else: `torch.ones(8, 4)` of eight features. Plans that
+    count alike are compared by this, so that only what differs between them is placed anew."""
+
+    given: Sources
+    divided: frozenset[ast.expr] | None
+    draws: frozenset[int] | None
+    without: frozenset[Operation] = frozenset()
+    """What is made ahead of where a rank takes its share, and is as large as the whole batch."""
+
+    def __call__(self, operation: Operation, told: Sequence[Value]) -> int | None:
+        if operation in self.without:
+            return None
+        at, known = self.given.counts(operation, told), operation.known
+        if at is None or self.divided is None or told[at].operations or known is None or known.cls not in MAKING:
+            return at
+        loads = any(each.kind in ("read", "collate", "worker") for each in operation.region.around())
+        if loads or id(operation.node) in (self.draws or ()):
+            return at
+        calls = (each.node for each in operation.region.around() if each.function is not None)
+        parts = (part for node in (operation.node, *calls) for part in walk(node))
+        return None if self.divided.isdisjoint(parts) else at
 
 
 def _lying(program: Program, run: Interpreter, plan: Plan, divides: bool = True) -> Lying:
@@ -311,7 +323,7 @@ def _lying(program: Program, run: Interpreter, plan: Plan, divides: bool = True)
     decided = {**weighed, **divided, **untaken, **dict(_of_shares(program, run, plan))}
     placed = {**given.plan.placed, **decided}
     taken = {**_dealt_out(given, plan), **_joined_beside(program, plan)}
-    lying = replace(given.plan, placed=placed, taken=taken, counts=partial(_counts, given, plan))
+    lying = replace(given.plan, placed=placed, taken=taken, counts=_Counts(given, plan.divided, plan.draws))
     source, region = program.operations[0].source, program.operations[0].region
     demand = Demand("state", program.operations[0])
 
@@ -329,7 +341,7 @@ def _lying(program: Program, run: Interpreter, plan: Plan, divides: bool = True)
         handed = {op: shard for each in tuples for op in held(program.at(each)) if op.is_tensor}
         before = above(program, plan.batches)
         lying = replace(lying, placed={**decided, **rounds, **handed})
-        lying = replace(lying, counts=lambda op, told: None if op in before else _counts(given, plan, op, told))
+        lying = replace(lying, counts=_Counts(given, plan.divided, plan.draws, frozenset(before)))
         lying = made_global(at(told), program, lying, shard)
     lying = made_global(at(_taken_in_turn(program, run, plan)), program, lying, Each("rows"))
     return made_global(at(nodes), program, lying)

@@ -41,7 +41,7 @@ class Operation:
 
     name: str
     cls: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def short(self) -> str:

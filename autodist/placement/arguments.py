@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from autodist import operations
 from autodist.placement.call import OTHER_SIZE, Call
@@ -240,8 +241,9 @@ def listed(operation: Operation, known: operations.Operation) -> bool:
     return any(isinstance(each, Sequence) or hasattr(each, "element") for each in first.things)
 
 
+@lru_cache(maxsize=4096)
 def call(operation: Operation, known: operations.Operation) -> Call:
-    """What the arguments of an operation tell, without its operands."""
+    """What the arguments of an operation tell, without its operands; asked for once the program is whole."""
     settings = dict(operation.keywords)
     if operation.owner is not None:
         settings |= operation.owner.keywords

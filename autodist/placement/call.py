@@ -47,7 +47,7 @@ class Call:
 
     operation: str
     operands: tuple[Operand, ...]
-    axis: int | tuple[int, ...] | slice | None = None
+    axis: int | tuple[int, ...] | slice | None = field(default=None, hash=False)
     untold: bool = False
     """Whether it is given an axis, and it is not known which."""
     keepdim: bool = False
@@ -55,7 +55,7 @@ class Call:
     without_axes: bool = False
     """Whether it is told that there are no sizes: `torch.ones([])`."""
     equation: str = ""
-    words: Mapping[str, int | None] = field(default_factory=dict)
+    words: Mapping[str, int | None] = field(default_factory=dict, hash=False)
     """How long the axes of a pattern are that are told by their words: `rearrange(x, "(b n) d -> b n d", n=6)`."""
     reduction: str = "mean"
     """What is made of several numbers, empty if it is not known."""
@@ -67,13 +67,13 @@ class Call:
     """Whether it is given a number beside what it computes with, other than zero: `x.clamp(max=1)`."""
     leaves_out: bool = False
     """Whether a loss leaves out or weighs targets: `ignore_index=0`, or weights of classes, which are no operand."""
-    mixed: slice | None = None
+    mixed: slice | None = field(default=None, hash=False)
     """The axes that it computes together, where an argument says which: `F.layer_norm(x, x.shape[1:])`."""
     width: int | None = None
     """How many numbers a layer gives along the axis that it computes."""
     numbers: bool = False
     """Whether it is given numbers that samples hold, as of their classes, to take others by."""
-    parameters: Mapping[str, object] = field(default_factory=dict)
+    parameters: Mapping[str, object] = field(default_factory=dict, hash=False)
     """What the table says of the operation."""
 
     @property

@@ -37,6 +37,12 @@ def given_numbers(program: Program) -> frozenset[Operation]:
     return frozenset(found)
 
 
+@lru_cache(maxsize=2)
+def giving_zeros(program: Program) -> frozenset[Operation]:
+    """The operations that give what sums begin with."""
+    return frozenset(each for each in program.operations if arguments.gives_zeros(each))
+
+
 @dataclass
 class Placements:
     """How the results of operations lie over the ranks, and their sizes."""
@@ -54,6 +60,8 @@ class Placements:
     """The losses that are taken for means over samples, and are otherwise different on each rank."""
     measured: set[Operation] = field(default_factory=set)
     """Those of which it was measured how they lie, and reading does not know."""
+    zeros: frozenset[Operation] = frozenset()
+    """The operations that give what sums begin with."""
     reduced: Reduced | None = None
     """Which of them are others once the program has reduced them over the ranks itself, if it does."""
 
@@ -94,7 +102,7 @@ class Placements:
         seen, pending = set[Operation](), [operation]
         while pending:
             each = pending.pop()
-            if each in seen or each not in self.of or arguments.gives_zeros(each):
+            if each in seen or each not in self.of or each in self.zeros:
                 continue
             seen.add(each)
             if each.name.rpartition(".")[2] not in VIEWS or not each.inputs or self.of[each] != Replicate():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from autodist import operations
 from autodist.catalog import Catalog
@@ -36,7 +37,7 @@ from autodist.placement.lattice import (
 from autodist.placement.measures import COUNT, MAY_LACK_AXIS, PRODUCTS, begins_behind, unpacked
 from autodist.placement.opaque import WRAPPED, Opaque
 from autodist.placement.patterns import REST, sides
-from autodist.placement.placements import Placements, given_numbers, joint
+from autodist.placement.placements import Placements, given_numbers, giving_zeros, joint
 from autodist.placement.plan import Plan, Sharded
 from autodist.placement.reading import SOURCES, is_list, is_moved, shaped
 from autodist.placement.shapes import Sizes, result_sizes
@@ -79,7 +80,7 @@ class Propagation(Opaque):
                 self._found.sizes.pop(each, None)
                 self._found.measured.discard(each)
         self._found.plan = self._plan
-        self._found.reduced = reduced_in(self._program)
+        self._found.reduced, self._found.zeros = reduced_in(self._program), giving_zeros(self._program)
         self._settle(operations_)
         again = [each for each in operations_ if each in self._cyclic]
         while lost := [each for each in again if isinstance(self._found.of.get(each), PerRank)]:
@@ -504,7 +505,7 @@ class Propagation(Opaque):
         alike = all(each.placement == Replicate() for each in operands)
         if known.cls == "multiply" and any(map(_is_naught, given)):  # `0 * unused.sum()`, and as many zeros as samples
             alike = not any(isinstance(each.placement, Shard) for each in operands)
-        placement = Replicate() if alike else self._under_all(known, call, sizes)
+        placement = Replicate() if alike else _under_all(known, call, tuple(sizes), _parts(call))
         if not alike:
             if known.parameters.get("all") and self._is_filled_up(given[0]) and self._is_shown(operation):
                 return PerRank(known.name, "each rank fills its samples up to its own longest one"), ()
@@ -625,36 +626,46 @@ class Propagation(Opaque):
             )
         return element
 
-    def _under_all(self, known: operations.Operation, call: Call, sizes: list[Sizes]) -> Placement:
-        """The result under every number of axes that operands may have whose number is not known."""
-        if None not in sizes:
-            return _tried(known, call) or call.apart("its operands have fewer axes than it needs")
-        least = max((each.placement.axis + 1 for each in call.operands if isinstance(each.placement, Shard)), default=1)
-        least = max([least, *(each + 1 if each >= 0 else -each for each in call.named())])
-        known_axes = max((len(each) for each in sizes if each), default=0)
-        tried = range(max(least, known_axes), MOST_AXES + 1)
-        results = []
-        for axes in tried:
-            operands = tuple(
-                replace(each, sizes=(None,) * axes * isinstance(each.placement, Shard)) if size is None else each
-                for each, size in zip(call.operands, sizes, strict=True)
-            )
-            found = _tried(known, replace(call, operands=operands))
-            if found is not None:
-                results.append(found)
-                if axes == known_axes and not isinstance(found, PerRank):
-                    break
-        distinct = list(dict.fromkeys(results))
-        if len(distinct) > 1 and known.cls in ("contraction", "pairwise"):
-            return PerRank(known.name, f"{GUESSED} how many axes it is given, and so which it sums over")
-        if len(distinct) > 1 and least == 1:
-            distinct = list(dict.fromkeys(results[1:]))  # a batch has more than its samples' axis
-        if len(distinct) == 1:
-            return distinct[0]
-        simple = [each for each in distinct if not isinstance(each, PerRank)]
-        if len(simple) == 1:
-            return simple[0]
-        return PerRank(known.name, f"{GUESSED} how many axes it is given")
+
+def _parts(call: Call) -> tuple[int, ...]:
+    """How many entries in a row are parts of one sample, of each operand: what placements that are equal differ by."""
+    return tuple(each.placement.parts for each in call.operands if isinstance(each.placement, Shard))
+
+
+@lru_cache(maxsize=8192)
+def _under_all(known: operations.Operation, call: Call, sizes: tuple[Sizes, ...], parts: tuple[int, ...]) -> Placement:
+    """The result under every number of axes that operands may have whose number is not known; ``parts`` tells apart
+    calls that are otherwise equal."""
+    shards = [size for each, size in zip(call.operands, sizes, strict=True) if isinstance(each.placement, Shard)]
+    untold = PerRank(known.name, f"{GUESSED} how many axes it is given")
+    if None not in shards:
+        fewer = call.apart("its operands have fewer axes than it needs")
+        return _tried(known, call) or (untold if None in sizes else fewer)
+    least = max((each.placement.axis + 1 for each in call.operands if isinstance(each.placement, Shard)), default=1)
+    least = max([least, *(each + 1 if each >= 0 else -each for each in call.named())])
+    known_axes = max((len(each) for each in sizes if each), default=0)
+    least = max(least, known_axes)
+    tried = range(least, max(MOST_AXES, least) + 1)
+    results = []
+    for axes in tried:
+        operands = tuple(
+            replace(each, sizes=(None,) * axes * isinstance(each.placement, Shard)) if size is None else each
+            for each, size in zip(call.operands, sizes, strict=True)
+        )
+        found = _tried(known, replace(call, operands=operands))
+        if found is not None:
+            results.append(found)
+            if axes == known_axes and not isinstance(found, PerRank):
+                break
+    distinct = list(dict.fromkeys(results))
+    if len(distinct) > 1 and known.cls in ("contraction", "pairwise"):
+        return PerRank(known.name, f"{GUESSED} how many axes it is given, and so which it sums over")
+    if len(distinct) > 1 and least == 1:
+        distinct = list(dict.fromkeys(results[1:]))  # a batch has more than its samples' axis
+    if len(distinct) == 1:
+        return distinct[0]
+    simple = [each for each in distinct if not isinstance(each, PerRank)]
+    return simple[0] if len(simple) == 1 else untold
 
 
 def _tried(known: operations.Operation, call: Call) -> Placement | None:

@@ -120,6 +120,8 @@ class Reading:
 
     def _operand(self, value: Value) -> Placement | None:
         """How a value lies, or what is in it."""
+        if not value.things:
+            return self._found.joint(value.operations)
         if any(isinstance(self._found.joint(keys.operations), (Each, PerRank)) for keys in arguments.keys(value)):
             return PerRank("builtins.dict", "its keys are each rank's own")
         if value.things and value.operations and (self._is_shared_out(value) or self._is_one_for_each(value)):

@@ -81,6 +81,11 @@ class Region:
             yield region
             region = region.parent
 
+    @cached_property
+    def within(self) -> frozenset[Region]:
+        """The region and those around it."""
+        return frozenset(self.around())
+
     @property
     def without_gradients(self) -> bool:
         """Whether no gradients are kept in it."""

@@ -44,6 +44,11 @@ class Facts:
         self._steps = steps_of(program)
         self.learnt, self.states, self.carried = self._steps.differentiated, self._steps.states, self._steps.carried
 
+    @cached_property
+    def learning(self) -> frozenset[Region]:
+        """The parts of the program in which something has gradients."""
+        return frozenset(region for each in self.learnt for region in each.region.around())
+
     def placement(self, value: Value, user: Operation | None = None) -> Placement | None:
         """How a value lies, where ``user`` is given it; where it is that of all ranks in some contexts, as it does in
         the others."""

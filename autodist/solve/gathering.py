@@ -68,7 +68,7 @@ class Gathering:
         in_model = (guessed or normalises) and any(getattr(each.function, "name", "") in PASSES for each in around)
         if model or in_model:
             return  # all ranks would compute the rest of a model for each other, maybe for nothing
-        steps = {*backward.region.around()}
+        steps = backward.region.within
         calls = [each for each in user.region.around() if each.kind == "call" and each not in steps]
         for call in reversed(calls):
             if found := list(self._arguments(call)):
@@ -129,8 +129,8 @@ class Gathering:
     def _within(self, node: ast.AST, region: Region | None) -> Value:
         """What an expression may evaluate to in one context, or in any, if that is not told."""
         value = self._program.at(node)
-        around = {*region.around()} if region is not None else set()
-        made = {op for op in value.operations if op.region in around or region in {*op.region.around()}}
+        around = region.within if region is not None else frozenset[Region]()
+        made = {op for op in value.operations if op.region in around or region in op.region.within}
         return Value(frozenset(made), value.constants, value.things) if made else value
 
     @staticmethod

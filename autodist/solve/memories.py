@@ -38,9 +38,8 @@ def given_to_keep(cut: Cut, facts: Facts) -> list[Cut]:
 
 def _rows_given(demand: Demand, inside: Region, facts: Facts) -> list[Cut]:
     """The rows that the innermost call around a region is given which is given any."""
-    learning = {region for each in facts.learnt for region in each.region.around()}
     for region in inside.around():
-        if region in learning or region.kind == "call" and facts.is_trained_on(region.node):
+        if region in facts.learning or region.kind == "call" and facts.is_trained_on(region.node):
             return []  # a pass of a model that is trained, or what hands on samples to one
         outer = region.parent
         if region.kind == "call" and isinstance(region.node, ast.Call) and outer is not None:

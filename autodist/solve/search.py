@@ -215,7 +215,9 @@ class Search:
                 found = lost_too
             if any(each.name.endswith(TEXTS) for each in value.operations):
                 return found  # each of what a text is put together of stands for itself
-            return [replace(each, is_behind=True) for each in numbers or found]  # samples, if these do not suffice
+            return [
+                each if each.is_behind else replace(each, is_behind=True) for each in numbers or found
+            ]  # samples, if these do not suffice
         if self._facts.is_bound_alone(node, user):
             lost = PerRank(user.name, ALONE)
             return list(self._behind(node, value)) or [Cut(user.source, node, lost, self._demand, around(user))]

@@ -93,11 +93,20 @@ class Steps:
         found: dict[Operation, list[Operation]] = {}
         for user in self.ordered:
             for each in given(user) & self.reaching:
-                goes_on = each.number >= user.number and not self._is_begun_anew(each, user)
+                goes_on = self._goes_on(each, user) and not self._is_begun_anew(each, user)
                 if goes_on and not each.name.startswith(LOADED):
                     found.setdefault(each, []).append(user)
         learnt = self.differentiated
         return {each: users for each, users in found.items() if each not in learnt or any(map(is_constant, users))}
+
+    def _goes_on(self, operation: Operation, user: Operation) -> bool:
+        """Whether what is used was given in an earlier round of a loop: not by another one of several models that a
+        place stands for, whose operations are met after those of the first."""
+        if operation.number < user.number:
+            return False
+        place = _place(operation)
+        beside = (other for value in user.operands if operation in value.operations for other in value.operations)
+        return not any(other.number < user.number and _place(other) == place for other in beside)
 
     def _is_begun_anew(self, operation: Operation, user: Operation) -> bool:
         """Whether a loop within a step hands something on from round to round that each step makes for itself."""
@@ -325,3 +334,8 @@ def _innermost(region: Region) -> frozenset[Region]:
 def _yields(loop: Region) -> bool:
     """Whether a loop of a generator gives something in each of its rounds."""
     return any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in walk(loop.node))
+
+
+def _place(operation: Operation) -> tuple[object, ...]:
+    """Where in a script an operation is, by all calls that lead there."""
+    return operation.name, operation.node, *(region.node for region in operation.region.around())

@@ -194,6 +194,13 @@ def test_rows_of_one_sample_that_a_reshape_groups(tmp_path: Path, step: str) -> 
     assert "RowsOfAllRanks" not in code and "AD602" not in warned
 
 
+def test_rows_that_a_reshape_groups_in_two_scripts(tmp_path: Path) -> None:
+    """What is kept from the first does not tell of the second, of which a row is half a sample."""
+    step = "z = model(x.repeat_interleave({count}, 0))\nloss = z.view(-1, 2, 3).std(1).mean()"
+    for count, gathers in ((1, True), (2, False), (1, True)):
+        assert ("RowsOfAllRanks" in said(tmp_path, step.format(count=count))[0]) is gathers
+
+
 @pytest.mark.parametrize(
     ("step", "changed"),
     [

@@ -6,6 +6,7 @@ import pytest
 from programs import CATALOG, bound, traced
 
 from autodist.placement import PerRank, Placement, Replicate, Shard
+from autodist.placement.call import OTHER_SIZE as ANY
 from autodist.placement.propagate import propagate
 
 HEAD = """\
@@ -13,6 +14,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 loader = DataLoader(TensorDataset(torch.randn(64, 5, 8)), batch_size=8)
 table = torch.randn(5, 4)
+side = int(input())
 for (q,) in loader:
     leading = q.shape[:-1]
     turned = q.transpose(0, 1)
@@ -44,6 +46,12 @@ def lies(line: str) -> tuple[Placement | None, object]:
         ("q.sum((1, 2)).view((len(q),) + (1,) * (q.dim() - 1))", (None, 1, 1)),
         ("q.view(len(q), *(1, 5) * (q.ndim - 2), -1)", (None, 1, 5, None)),
         ("q.sum((1, 2)).view(len(q), *(1,) * int(input()))", None),
+        ("q.reshape(len(q), side, side, 2, 2, 1).reshape(len(q), side * 2, side * 2)", (None, ANY, ANY)),
+        (
+            "q.view(len(q), 5, 2, 2, 2, 1).permute(0, 3, 1, 4, 2, 5).reshape(len(q), 2, side * 2, -1)",
+            (None, 2, ANY, None),
+        ),
+        ("q.view(len(q), 5, 1, 2, 1, 2, 2).mean((1, 3, 5)).reshape(len(q), side * 2)", (None, ANY)),
     ],
 )
 def test_samples_stay_first(line: str, sizes: tuple[int | None, ...] | None) -> None:

@@ -8,6 +8,7 @@ from programs import CATALOG, traced
 from autodist.solve.alone import Alone
 from autodist.solve.cuts import solved
 from autodist.solve.sources import sources
+from autodist.solve.steps import steps_of
 
 SCRIPT = """\
 import torch
@@ -212,3 +213,56 @@ def test_buffers_that_a_function_changes_in_place_while_it_trains(data: str) -> 
     program = traced(CODEBOOK.format(data=data))
     found = solved(program, sources(program, CATALOG).plan, CATALOG, Alone())
     assert [each.source.code(each.node) for each in found if each.is_met] == ["new"]
+
+
+NETS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Head(nn.Module):
+    def forward(self, x):
+        n, width = x.shape
+        return x.reshape(n, 2, width // 2).mean(2)
+
+
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(4, width)
+        self.head = Head()
+
+    def forward(self, x):
+        return self.head(self.layer(x))
+
+
+NETS = {"small": lambda: Net(8), "large": lambda: Net(16), "huge": lambda: Net(32)}
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 2)), batch_size=8)
+net = NETS[input()]()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+before = torch.zeros(2)
+for x, y in loader:
+    out = net(x)
+    loss = nn.functional.mse_loss(out + LOSS, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    STEP
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "step", "kept"),
+    [
+        ("0", "pass", False),
+        ("before", "before = out.mean(0).detach()", True),
+        ("before", "other = out.mean(0).detach()", False),
+        ("net.kept", "net.kept = out.mean(0).detach()", True),
+    ],
+)
+def test_what_another_model_of_the_same_place_computes_is_no_state(loss: str, step: str, kept: bool) -> None:
+    """One of several models is chosen by an option, and a layer is met again for the next of them: what that is given
+    has been computed later, and not by an earlier step."""
+    program = traced(NETS.replace("LOSS", loss).replace("STEP", step))
+    assert bool(steps_of(program).carried) == kept
