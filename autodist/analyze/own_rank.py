@@ -95,8 +95,17 @@ def _is_of_rank(value: Value, kind: Callable[[Operation], bool]) -> bool:
 
 def _is_number(operation: Operation) -> bool:
     """The number of the rank among those of all nodes: `int(os.environ["RANK"])`, `dist.get_rank()`"""
-    if operation.name == "builtins.int" and operation.inputs:
-        return bool(operation.inputs[0].operations) and all(map(_is_number, operation.inputs[0].operations))
+    told = closure([operation], lambda each: each.inputs[0].operations if _is_int(each) else ())
+    begun = [each for each in told if not _is_int(each)]
+    made = all(each.inputs[0].operations for each in told if _is_int(each))
+    return made and bool(begun) and all(map(_gives_number, begun))
+
+
+def _is_int(operation: Operation) -> bool:
+    return operation.name == "builtins.int" and bool(operation.inputs)
+
+
+def _gives_number(operation: Operation) -> bool:
     variables = [str(each) for value in operation.inputs[:1] for _, each in value.constants]
     if any(map(OF_A_NODE.search, [operation.name, *variables])):
         return False

@@ -487,6 +487,5 @@ def _size(value: Value) -> int | None:
 
 def _counts(operation: Operation) -> bool:
     """Whether it is a size, or a product that has one first: `len(x) * length`."""
-    if operation.name == "operator.mul":
-        return any(_counts(each) for value in operation.inputs for each in value.operations)
-    return operation.name in ("torch.Tensor.size", "builtins.len", "getitem")
+    multiplied = closure([operation], lambda each: each.given if each.name == "operator.mul" else ())
+    return any(each.name in ("torch.Tensor.size", "builtins.len", "getitem") for each in multiplied)

@@ -36,10 +36,11 @@ KEPT = Kept()
 
 
 def nearest(plan: Plan, kept: Iterable[Placements]) -> tuple[Placements, set[Operation]] | None:
-    """The placements whose plan differs least from another one, and in which operations; None if all of them share out
-    something else."""
-    like = [(each, each.plan) for each in kept if each.plan is not None and plan.shares_as(each.plan)]
-    return min(((each, changed(other, plan)) for each, other in like), key=lambda each: len(each[1]), default=None)
+    """The placements whose plan differs least from another one, and in which operations; None if in all of them ranks
+    have other rounds of loops."""
+    like = [(each, each.plan) for each in kept if each.plan is not None and plan.rounds == each.plan.rounds]
+    found = ((each, changed(plan, other, each.asked)) for each, other in like)
+    return min(found, key=lambda each: len(each[1]), default=None)
 
 
 def depending(near: tuple[Placements, set[Operation]], program: Program) -> list[Operation]:

@@ -98,7 +98,7 @@ class Opaque(InPlace):
         """Whether a loader is among some values, or what it gives, that is shared out."""
         loaders = {each for value in given for each in value.things if "loader" in getattr(each, "roles", ())}
         made = [op for op in self._program.operations if op.owner in loaders] if loaders else []
-        return any(isinstance(self._plan.sharded(each), Shard) for each in made)
+        return any(isinstance(self._sharded(each), Shard) for each in made)
 
     def _loss(self, operation: Operation, usual: str, rows: str) -> Placement:
         """A loss of a library, which is a mean over samples, a sum, or one for each; ``rows`` counts these."""

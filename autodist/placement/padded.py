@@ -124,10 +124,15 @@ class Padded(Propagation):
 
     def _is_size(self, operation: Operation) -> bool:
         """Whether it is computed of sizes alone: `b` of `b, t = x.shape`"""
+        told = closure([operation], lambda each: () if self._tells_size(each) else each.given)
+        return all(self._tells_size(each) or each.name.startswith(COMPUTING) for each in told)
+
+    @staticmethod
+    def _tells_size(operation: Operation) -> bool:
+        """Whether it gives a size, or all of them."""
         before = {op.name for value in operation.inputs[:1] for op in value.operations}
         parts = operation.name in ("getitem", "iterate") and bool(before & {*arguments.SHAPES})
-        named = operation.name in (*arguments.SHAPES, "builtins.len") or parts
-        return named or operation.name.startswith(COMPUTING) and all(map(self._is_size, operation.given))
+        return operation.name in (*arguments.SHAPES, "builtins.len") or parts
 
     def _met(self, operation: Operation, known: Known | None, placement: Placement) -> Placement:
         """What becomes of words that an operation is given."""

@@ -9,7 +9,7 @@ from functools import lru_cache
 from autodist.placement import arguments
 from autodist.placement.between_ranks import Reduced
 from autodist.placement.lattice import Placement, Replicate, Shard, join
-from autodist.placement.plan import Plan
+from autodist.placement.plan import Asked, Plan
 from autodist.placement.shapes import Sizes
 from autodist.program import VIEWS, Operation, Program, Region, Value, held
 from autodist.trace.things import Sequence
@@ -65,6 +65,8 @@ class Placements:
     reduced: Reduced | None = None
     """Which of them are others once the program has reduced them over the ranks itself, if it does."""
 
+    asked: dict[Operation, list[Asked]] = field(default_factory=dict)
+    """What the plan was asked where operations were placed."""
     single: bool = False
     """Whether the operation that is looked at is given single numbers, whatever else they may be in other branches."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -11,6 +11,8 @@ from autodist.program import Operation, Region, Value
 
 Sharded: TypeAlias = Callable[[Operation], Placement]
 """How what a loader gives lies over the ranks."""
+Asked: TypeAlias = tuple[Operation, Sequence[Value] | None, Placement | int | None]
+"""A question to a plan, and its answer: how what an operation gives is shared out, or which of some sizes counts."""
 
 
 def _nowhere(operation: Operation, sizes: Sequence[Value]) -> None:
@@ -31,12 +33,16 @@ class Plan:
     rounds: frozenset[Region] = frozenset()
     """Loops of which each rank has rounds of its own, as those over the batches of an evaluation."""
 
-    def shares_as(self, other: Plan) -> bool:
-        """Whether it differs from another plan only in what it places, and where that is taken."""
-        return (self.sharded, self.counts, self.rounds) == (other.sharded, other.counts, other.rounds)
+    def answers_as(self, asked: Iterable[Asked]) -> bool:
+        """Whether it answers some questions as another plan did."""
+        return all((self.sharded(op) if told is None else self.counts(op, told)) == was for op, told, was in asked)
 
 
-def changed(one: Plan, other: Plan) -> set[Operation]:
-    """The operations whose results, or what they are given, lie otherwise under one plan than under another."""
-    placed = {each for each in {*one.placed, *other.placed} if one.placed.get(each) != other.placed.get(each)}
-    return placed | {each for each in {*one.taken, *other.taken} if one.taken.get(each) != other.taken.get(each)}
+def changed(one: Plan, other: Plan, asked: Mapping[Operation, Sequence[Asked]]) -> set[Operation]:
+    """The operations whose results, or what they are given, lie otherwise under one plan than under another, that was
+    ``asked`` of them."""
+    found = {each for each in {*one.placed, *other.placed} if one.placed.get(each) != other.placed.get(each)}
+    found |= {each for each in {*one.taken, *other.taken} if one.taken.get(each) != other.taken.get(each)}
+    if (one.sharded, one.counts) == (other.sharded, other.counts):
+        return found
+    return found | {each for each, questions in asked.items() if not one.answers_as(questions)}

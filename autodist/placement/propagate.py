@@ -74,7 +74,9 @@ def propagate(
 class Propagation(Opaque):
     def run(self, operations_: Sequence[Operation], before: Placements | None = None) -> Placements:
         if before is not None:
-            self._found = Placements(dict(before.of), dict(before.sizes), measured=set(before.measured))
+            self._found = Placements(
+                dict(before.of), dict(before.sizes), measured=set(before.measured), asked=dict(before.asked)
+            )
             for each in operations_:
                 self._found.of.pop(each, None)
                 self._found.sizes.pop(each, None)
@@ -84,6 +86,8 @@ class Propagation(Opaque):
         self._settle(operations_)
         again = [each for each in operations_ if each in self._cyclic]
         while lost := [each for each in again if isinstance(self._found.of.get(each), PerRank)]:
+            behind = self._program.depending(lost)
+            again = [each for each in again if each in behind]
             for (
                 each
             ) in again:  # what they were given at first was not settled yet, and they keep it from round to round
@@ -107,7 +111,10 @@ class Propagation(Opaque):
             operation = pending.popleft()
             waiting.discard(operation)
             self._found.taken, self._found.single = self._plan.taken.get(operation, {}), operation in numbers
+            self._asked = []
             placement, sizes = self._shared(operation)
+            if self._asked or operation in self._found.asked:
+                self._found.asked[operation] = self._asked
             before = self._found.of.get(operation), self._found.sizes.get(operation, ())
             if placement is None or (placement, sizes) == before:
                 continue
@@ -137,16 +144,16 @@ class Propagation(Opaque):
 
     def _result(self, operation: Operation) -> tuple[Placement | None, Sizes]:
         if operation.name in SOURCES:
-            return self._without_some(operation, self._plan.sharded(operation)), self._batch_sizes(operation)
+            return self._without_some(operation, self._sharded(operation)), self._batch_sizes(operation)
         if operation.name == DRAWN:
-            return (Partial("sum", ROWS) if isinstance(self._plan.sharded(operation), Shard) else Replicate()), ()
+            return (Partial("sum", ROWS) if isinstance(self._sharded(operation), Shard) else Replicate()), ()
         if operation.name == SAMPLE:
-            shared = isinstance(self._plan.sharded(operation), Shard)
+            shared = isinstance(self._sharded(operation), Shard)
             return (Each("loader") if shared else Replicate()), self._found.size(operation.inputs[0])
         if "world_size" in self._roles(operation):
             return Replicate(1), ()
         if operation.name.endswith(".batch_size") and "loader" in getattr(operation.owner, "roles", ()):
-            return Replicate(-int(isinstance(self._plan.sharded(operation), Shard))), ()
+            return Replicate(-int(isinstance(self._sharded(operation), Shard))), ()
         if gives_rank(operation):
             return rank(Call(operation.name, ())), ()
         if operation.name == "iterate" and self._goes_through_shared(operation.owner):
@@ -202,7 +209,7 @@ class Propagation(Opaque):
         if operation.name.endswith(arguments.TYPES):
             return self._typed(operation)
         if (told := arguments.drawn_sizes(operation)) is not None:
-            lying = [self._size_as(each, self._plan.counts(operation, told) == at) for at, each in enumerate(told)]
+            lying = [self._size_as(each, self._counting(operation, told) == at) for at, each in enumerate(told)]
             shards = [Shard(at, rows=counted(each)) for at, each in enumerate(lying) if counted(each)]
             return (shards[0] if shards else Replicate()), (None,) * len(told) or None
         if operation.name.endswith(OF_GRAPHS) and isinstance(self._operand(operation.inputs[0]), Shard):
@@ -295,7 +302,7 @@ class Propagation(Opaque):
                 return Each(PIECES), ()
         if numbers and operation.inputs:
             over = operation.inputs[min(len(operation.inputs), 2) - 1]
-            placement = self._size_as(over, self._plan.counts(operation, [over]) == 0) or placement
+            placement = self._size_as(over, self._counting(operation, [over]) == 0) or placement
             if counted(placement) and len(operation.inputs) > 1 and operation.inputs[0].constant != 0:
                 return PerRank(operation.name, BY_PLACE), ()  # `range(1, len(x))`: each rank leaves out one of its own
         if numbers and "of" in operation.keywords:  # `enumerate(labels)`
@@ -404,7 +411,7 @@ class Propagation(Opaque):
             return placement, subscript(*whole)[1] if several else None  # of one sample, by what is that sample's
 
         def number(bound: Value) -> Placement | None:
-            return self._size_as(bound, self._plan.counts(operation, [bound]) == 0)
+            return self._size_as(bound, self._counting(operation, [bound]) == 0)
 
         numbers = self._whole_numbers.are_of_samples
         lies, size, own = self._operand, self._found.size, self._are_own_numbers
@@ -480,7 +487,7 @@ class Propagation(Opaque):
             return self._laid_together(operation, known, call)
         told = arguments.sizes_of(operation, known) if known.cls in arguments.SIZED else []
         counts = any(counted(self._operand(each)) for each in told)  # `torch.zeros(2, len(x), 8)`
-        rows = self._plan.counts(operation, told) if told and not counts else None
+        rows = self._counting(operation, told) if told and not counts else None
         if known.cls == "view" and told[:1] and told[0].constant == -1 and self._operand(given[0]) == Shard(0):
             rows = None  # whatever `x.view(-1, 8)` lays behind each other, it is not the samples
         operands, sizes, unknown = self._operands_of(operation, known, call, given, rows)

@@ -27,7 +27,7 @@ from autodist.placement.lattice import (
 from autodist.placement.layout import OF_WHOLE
 from autodist.placement.patterns import axes_of
 from autodist.placement.placements import Placements
-from autodist.placement.plan import Plan
+from autodist.placement.plan import Asked, Plan
 from autodist.placement.products import PAIRED
 from autodist.placement.shapes import Sizes
 from autodist.placement.transfer import ORDERED
@@ -117,6 +117,20 @@ class Reading:
         self._found = Placements()
         self._cyclic = program.cyclic
         self._whole_numbers = WholeNumbers(program)
+        self._asked: list[Asked] = []
+        """What the plan was asked of the operation that is placed."""
+
+    def _sharded(self, operation: Operation) -> Placement:
+        """How what an operation gives lies that reads what the plan shares out."""
+        answer = self._plan.sharded(operation)
+        self._asked.append((operation, None, answer))
+        return answer
+
+    def _counting(self, operation: Operation, told: list[Value]) -> int | None:
+        """Which of some sizes is the whole batch's number of samples."""
+        answer = self._plan.counts(operation, told)
+        self._asked.append((operation, told, answer))
+        return answer
 
     def _operand(self, value: Value) -> Placement | None:
         """How a value lies, or what is in it."""
@@ -601,7 +615,7 @@ class Reading:
     def _repeats(self, operation: Operation) -> str:
         """What counts the entries of a list that has the same one for each of a rank's samples: `[0] * len(x)`"""
         entry, times = operation.inputs
-        rows = counted(self._size_as(times, self._plan.counts(operation, [times]) == 0))
+        rows = counted(self._size_as(times, self._counting(operation, [times]) == 0))
         one = len(arguments.parts(entry) or ()) == 1 and self._operand(entry) in (None, Replicate())
         return rows if one else ""
 
@@ -622,7 +636,7 @@ class Reading:
             order = f"{numbers.pop()} in turn" if len(numbers) == 1 else "each in turn"
             return Shard(0, order=order, rows=rows) if rows and len(operation.inputs) > 1 else None
         told = arguments.sizes_of(operation)
-        at = self._plan.counts(operation, told)
+        at = self._counting(operation, told)
         for place, each in enumerate(told):
             if rows := counted(self._size_as(each, place == at)):
                 return Shard(place, rows=rows)

@@ -19,7 +19,7 @@ from autodist.placement.arguments import gives_zeros
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import propagate
-from autodist.program import Operation, Program, Value, held, joined
+from autodist.program import Operation, Program, Value, closure, held, joined
 from autodist.solve.objects import Objects
 from autodist.solve.rounds import Left, Shared, whole_placements
 from autodist.solve.steps import all_held, changes_in_place
@@ -466,6 +466,5 @@ def _growing(found: Iterable[object]) -> set[ast.AST]:
 
 def _may_be_on_gpu(operation: Operation) -> bool:
     """Whether it may give a tensor on a GPU, and no number or array."""
-    if operation.name == "iterate":
-        return any(map(_may_be_on_gpu, all_held(operation.inputs[:1])))
-    return operation.is_tensor and not operation.name.endswith(ON_HOST)
+    made = closure([operation], lambda each: all_held(each.inputs[:1]) if each.name == "iterate" else ())
+    return any(each.is_tensor and each.name != "iterate" and not each.name.endswith(ON_HOST) for each in made)

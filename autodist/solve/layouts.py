@@ -43,6 +43,8 @@ class Layout:
 
 def layouts(program: Program, catalog: Catalog) -> Mapping[ast.AST, Layout]:
     """The layouts of all loaders that have a `collate_fn`, by where they are made."""
+    if not program.batches:
+        return {}
     owners = frozenset(op.owner for op in program.operations if "loader" in getattr(op.owner, "roles", ()))
     lying = propagate(program, Sources(training=owners).plan, catalog=catalog)
     grouping = [op for op in program.operations if _groups_by_number(op, program, lying)]

@@ -13,12 +13,13 @@ from autodist.placement import Replicate
 from autodist.placement.kept import Kept
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
-from autodist.placement.propagate import propagate
+from autodist.placement.propagate import Propagation, propagate
 from autodist.program import Program
 from autodist.project import Project
 from autodist.solve.sources import sources
 from autodist.trace import trace
 
+result = Propagation._result
 SCRIPTS = "gan_two_optimizers memory_of_samples vae_early_stopping images_augmented_together ema_own_class".split()
 
 
@@ -41,3 +42,25 @@ def test_as_placed_anew(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
         other = replace(plan, placed={**plan.placed, **placed})
         kept, fresh = propagate(program, other, catalog=CATALOG), anew(program, other, monkeypatch)
         assert (kept.of, kept.sizes, kept.sample_loops) == (fresh.of, fresh.sizes, fresh.sample_loops)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_plans_that_share_out_or_count_something_else(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was asked of the last plan tells what another one changes."""
+    program = trace(Project.load(ROOT / "fixtures" / script / "before" / "train.py"), CATALOG)
+    found = sources(program, CATALOG)
+    whole = replace(found, training=frozenset(), batches=frozenset())
+    uncounted = replace(found, rows=frozenset())
+    for other in (found, whole, found, uncounted, whole, uncounted, found):
+        kept, fresh = propagate(program, other.plan, catalog=CATALOG), anew(program, other.plan, monkeypatch)
+        assert (kept.of, kept.sizes, kept.sample_loops) == (fresh.of, fresh.sizes, fresh.sample_loops)
+
+
+def test_plans_are_asked_of_what_they_change_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = trace(Project.load(ROOT / "fixtures" / SCRIPTS[0] / "before" / "train.py"), CATALOG)
+    found, placed = sources(program, CATALOG), []
+    monkeypatch.setattr(Propagation, "_result", lambda *given: placed.append(given[1]) or result(*given))
+    for other in (found, replace(found, rows=frozenset()), replace(found, steps=frozenset())):
+        placed.clear()
+        propagate(program, other.plan, catalog=CATALOG)
+    assert len(placed) < len(program.operations) / 4

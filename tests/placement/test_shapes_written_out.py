@@ -74,3 +74,10 @@ def test_sizes_that_are_chosen_say_nothing_of_what_all_ranks_have() -> None:
 )
 def test_views_through_samples_are_told(line: str) -> None:
     assert isinstance(lies(line)[0], PerRank)
+
+
+def test_sizes_that_a_loop_multiplies() -> None:
+    """They go round in a circle: what they are computed of is asked once."""
+    code = "width = 1\nfor (x,) in loader:\n    width = width * 2\n    result = torch.zeros(width, 3)\n"
+    program = traced(f"{HEAD}{code}")
+    assert propagate(program, lambda source: Shard(0), catalog=CATALOG).value(bound(program, "result")) == Replicate()
