@@ -35,6 +35,8 @@ REST, NAMED_REST = "*", "**"
 """Under these names stands what a call unpacks of which it is not known how much it is."""
 MOST_CONTEXTS = 48
 """A function that is called in more ways is read for the others together."""
+MOST_OF_DATA = 12
+"""The same of one that computes with no layers, as what reads or augments data."""
 DEEPEST = 60
 MOST_AT_ONCE = 2
 """So often a function is followed into itself."""
@@ -276,15 +278,22 @@ class Calls(Attributes):
             most = MOST_AT_ONCE if self.entered_again < MOST_CONTEXTS else 1
             if depth >= most or len(self.endings) > DEEPEST:
                 return None
-            found = self._shared(function, several) if len(several) >= MOST_CONTEXTS else None
+            layers = self._takes_layers(arguments)
+            most_contexts = MOST_CONTEXTS if layers else MOST_OF_DATA
+            found = self._shared(function, several) if len(several) >= most_contexts else None
             if found is None:
-                found = Context(function, self.context, arguments)
+                found = Context(function, self.context, arguments, takes_layers=layers)
                 several.append(found)
                 self.entered_again += bool(depth)
         if found.active:
             return None
         self.context.called[key] = found
         return found
+
+    def _takes_layers(self, arguments: Row[Value]) -> bool:
+        """Whether a function is given a model or a layer, or is called by what is."""
+        given = (each for value in arguments for each in value.things)
+        return self.context.takes_layers or any("module" in getattr(each, "roles", ()) for each in given)
 
     def _shared(self, function: Function, several: Row[Context]) -> Context | None:
         """The context for all further calls of a function: one for steps, and one for what keeps no gradients."""

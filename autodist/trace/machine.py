@@ -73,6 +73,8 @@ class Context:
     arguments: tuple[Value, ...] = ()
     result: Value = EMPTY
     done: bool = False
+    takes_layers: bool = False
+    """Whether it is given a model or a layer, or is called by what is."""
     active: bool = False
     region: Region | None = None
     operations: dict[Any, Operation] = field(default_factory=dict)
