@@ -279,7 +279,11 @@ def _written(value: Value, within: int = 4) -> object:
     """How what is read elsewhere is written, the same wherever it is."""
     one = value.operation
     if one is None or not within:
-        return str(value.constant) if value.is_constant else sorted(str(getattr(e, "name", e)) for e in value.things)
+        return (
+            str(value.constant)
+            if value.is_constant
+            else sorted(getattr(e, "name", "") or str(id(e)) for e in value.things)
+        )
     return one.name, str(one.owner and id(one.owner)), str([_written(each, within - 1) for each in one.operands])
 
 

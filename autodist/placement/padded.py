@@ -197,8 +197,10 @@ class Padded(Propagation):
         """Whether it says which words to take by how many there are: `torch.arange(x.shape[1])`"""
         if not isinstance(self._operand(value), (Replicate, type(None))):
             return True
-        above = closure(value.operations, lambda op: op.given)
-        return any(isinstance(self._operand(each), Partial) for op in above for each in op.operands)
+        lies = self._found.of
+        above = closure(value.operations, lambda op: () if isinstance(lies.get(op), (Shard, Each)) else op.given)
+        counted = {op for op in above if any(isinstance(lies.get(each), Partial) for each in op.given)}
+        return any(isinstance(self._operand(each), Partial) for op in counted for each in op.operands)
 
     # numbers
 

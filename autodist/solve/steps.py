@@ -104,9 +104,9 @@ class Steps:
         place stands for, whose operations are met after those of the first."""
         if operation.number < user.number:
             return False
-        place = _place(operation)
         beside = (other for value in user.operands if operation in value.operations for other in value.operations)
-        return not any(other.number < user.number and _place(other) == place for other in beside)
+        alike = (other for other in beside if other.node is operation.node and other.number < user.number)
+        return not any(_place(other) == _place(operation) for other in alike)
 
     def _is_begun_anew(self, operation: Operation, user: Operation) -> bool:
         """Whether a loop within a step hands something on from round to round that each step makes for itself."""
@@ -235,7 +235,17 @@ class Steps:
 
     def follows_gradients(self, operation: Operation) -> bool:
         """Whether it is computed from gradients, which are averaged or refused elsewhere."""
-        return any(each.name.endswith(GRADIENTS) for each in closure([operation], given))
+        return operation in self._following
+
+    @cached_property
+    def _following(self) -> frozenset[Operation]:
+        """What is computed from gradients."""
+        users: dict[Operation, list[Operation]] = {}
+        for user in self.program.operations:
+            for each in given(user):
+                users.setdefault(each, []).append(user)
+        begun = (each for each in self.program.operations if each.name.endswith(GRADIENTS))
+        return frozenset(closure(begun, lambda each: users.get(each, ())))
 
     @cached_property
     def _trained(self) -> frozenset[Operation]:

@@ -9,12 +9,13 @@ import pytest
 from conftest import ROOT
 from programs import CATALOG
 
-from autodist.placement import Replicate
+from autodist.placement import Placement, Replicate
 from autodist.placement.kept import Kept
 from autodist.placement.placements import Placements
 from autodist.placement.plan import Plan
 from autodist.placement.propagate import Propagation, propagate
-from autodist.program import Program
+from autodist.placement.shapes import Sizes
+from autodist.program import Operation, Program
 from autodist.project import Project
 from autodist.solve.sources import sources
 from autodist.trace import trace
@@ -58,8 +59,13 @@ def test_plans_that_share_out_or_count_something_else(script: str, monkeypatch: 
 
 def test_plans_are_asked_of_what_they_change_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     program = trace(Project.load(ROOT / "fixtures" / SCRIPTS[0] / "before" / "train.py"), CATALOG)
-    found, placed = sources(program, CATALOG), []
-    monkeypatch.setattr(Propagation, "_result", lambda *given: placed.append(given[1]) or result(*given))
+    found, placed = sources(program, CATALOG), list[Operation]()
+
+    def noted(propagation: Propagation, operation: Operation) -> tuple[Placement | None, Sizes]:
+        placed.append(operation)
+        return result(propagation, operation)
+
+    monkeypatch.setattr(Propagation, "_result", noted)
     for other in (found, replace(found, rows=frozenset()), replace(found, steps=frozenset())):
         placed.clear()
         propagate(program, other.plan, catalog=CATALOG)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from programs import CATALOG, traced
+from programs import CATALOG, bound, traced
 
 from autodist.analyze.padding import WHAT_TO_DO
 from autodist.placement import padded
+from autodist.placement.filled import _written
 from autodist.placement.padded import BACKWARDS, COUNTED, LAST, LENGTH, REACHES, SHARE, STATE, STATISTIC, UNTOLD
 from autodist.solve.losses import Losses
 from autodist.solve.padding import lost_at, padding
@@ -292,3 +293,10 @@ def test_places_that_are_counted_from_the_end(made: str) -> None:
 @pytest.mark.parametrize("made", FROM_START)
 def test_places_that_are_counted_from_the_start(made: str) -> None:
     assert not reasons(f"n = x.size(1)\nh = embed(x) + {made}{TAGS}")
+
+
+def test_how_a_number_is_written_that_is_read_from_lists_in_lists() -> None:
+    """Each list holds the last one twice: what is in them is not spelled out."""
+    lists = "names = [0]\n" + "".join("names = [names, names]\n" for _ in range(16))
+    program = traced(f"import vocabulary\n{lists}number = vocabulary.number(names)\n")
+    assert len(str(_written(bound(program, "number")))) < 1000

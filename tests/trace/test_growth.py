@@ -120,3 +120,13 @@ def test_functions_that_call_each_other_by_what_they_are_given() -> None:
 
 def test_very_many_numbers() -> None:
     assert traced("for i in range(10**30):\n    n = i\nresult = n\n").complete
+
+
+@pytest.mark.parametrize(
+    ("given", "ways"), [("x + {}", 12), ("nn.Linear(4, {} + 1)(x)", 12), ("nn.Linear(4, {} + 1)", 48)]
+)
+def test_functions_are_read_in_more_ways_for_models_than_for_data(given: str, ways: int) -> None:
+    """What augments data is read for the thirteenth data set together with the twelfth; models lie otherwise each."""
+    calls = "".join(f"y{i} = run({given.format(i)})\n" for i in range(60))
+    program = traced(f"{CALLS}from torch import nn\ndef run(v):\n    return torch.atan(v.weight)\n{calls}")
+    assert len(named(program, "torch.atan")) == ways
