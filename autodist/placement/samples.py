@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from autodist.placement.along import OF_ALL, rows_of
 from autodist.placement.by_number import NONLINEAR, aligned, partials
 from autodist.placement.call import Call
@@ -66,8 +68,16 @@ def loss(call: Call) -> Placement:
     """Two tensors compared number by number."""
     if partials(call):
         return call.apart(NONLINEAR)
-    found = aligned(call)
+    found = aligned(_of_one_size(call) if call.parameters.get("alike") else call)
     return _reduced(call, found) if isinstance(found, Shard) else found
+
+
+def _of_one_size(call: Call) -> Call:
+    """The first two operands with as many axes each: of other sizes the loss takes none, so that it stops there and
+    pairs no samples."""
+    both, axes = call.operands[:2], max(each.axes for each in call.operands[:2])
+    padded = (replace(each, sizes=each.sizes + (None,) * (axes - each.axes)) for each in both)
+    return replace(call, operands=(*padded, *call.operands[2:]))
 
 
 def sample_loss(call: Call) -> Placement:
