@@ -209,7 +209,7 @@ class Attributes(Statements):
     def _of_object(self, one: Object, name: str, node: ast.AST, frame: Frame) -> Value:
         self.read(one, name)
         if (slot := one.attributes.get(name)) is not None:
-            held = self.current(slot.value).left_by(self.carriers(one, name))
+            held = self.possible(self.current(slot.value)).left_by(self.carriers(one, name))
             found = one.cls.find(name) if one.cls is not None else None
             if found is None or self.is_surely_bound(slot, one.guards):
                 return held

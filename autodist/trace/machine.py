@@ -90,6 +90,8 @@ class Context:
     """The attributes and entries that it has read and had not bound itself, with the versions that it found."""
     writes: set[tuple[Heap | Frame, Any]] = field(default_factory=set)
     """Those that it has surely bound."""
+    narrowed: bool = False
+    """Whether what it gives goes by the branches in which it is called."""
 
     def is_current(self) -> bool:
         """Whether what it has read is as it was."""
@@ -114,7 +116,7 @@ class Machine(ABC):
         self.main = LocalModule("__main__", Frame(project.entry))
         self.region = Region("module", project.entry, project.entry.tree)
         self.guards: Guards = ()
-        self.settings = Settings(project)
+        self.settings = Settings(project, self.program)
         self.modules: dict[str, LocalModule] = {}
         self.contexts: dict[ast.AST, list[Context]] = {}
         """The contexts of each function."""
@@ -296,6 +298,14 @@ class Machine(ABC):
             pending += new
         return replace(value, operations=frozenset(found))
 
+    def possible(self, value: Value) -> Value:
+        """What a value may be here, of what was made in other branches."""
+        found = self.settings.possible(value, self.guards)
+        if found is not value and self.context.guards:
+            inner = self.guards[len(self.context.guards) :]
+            self.context.narrowed |= self.settings.possible(value, inner) != found
+        return found
+
     # objects and what they hold
 
     def make(self, node: ast.AST, make: Callable[[ast.AST, Guards], Any], tag: object = None) -> Any:
@@ -317,6 +327,7 @@ class Machine(ABC):
     def take_over(self, inner: Context) -> None:
         """Note what a function has read and bound that was called."""
         context = self.context
+        context.narrowed |= inner.narrowed
         for loop in self.bound_in_round(*inner.writes):
             for thing, key in inner.writes:
                 if isinstance(thing, Frame) and key in thing.names:

@@ -30,7 +30,7 @@ class Names(Machine):
                 value = self.elsewhere(found, node.id)
             else:
                 value = self.current(found.names.get(node.id, EMPTY))
-            return self.settings.possible(value, self.guards)
+            return self.possible(value)
         if node.id == "__name__":
             module = frame.module
             names = [each.name for each in self.modules.values() if each.frame is module]

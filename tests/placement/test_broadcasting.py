@@ -224,3 +224,68 @@ for x, y in loader:
 def test_labels_of_a_library_lie_along_one_axis(tmp_path: Path, data: str, out: str, paired: bool) -> None:
     after, said = conftest.converted(tmp_path, LABELS.format(data=data, out=out))
     assert ("RowsOfAllRanks.apply(model(x))" in after) == paired and "AD602" not in said
+
+
+MASKS = """\
+import argparse
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self, kinds):
+        super().__init__()
+        self.kinds = kinds
+        self.body = nn.Conv2d(3, kinds, 3, padding=1)
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def train(model, args):
+    loader = DataLoader(
+        TensorDataset(torch.randn(32, 3, 5, 5), torch.randint(0, 2, (32, 5, 5))), batch_size=8, shuffle=True
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    criterion = nn.CrossEntropyLoss() if {first} else nn.{single}()
+    for x, y in loader:
+        out = model(x)
+        if {second}:
+            loss = criterion(out.squeeze(1), y.float())
+        else:
+            loss = criterion(out, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--kinds", type=int, default=2)
+args = parser.parse_args()
+train(Net(args.kinds), args)
+"""
+
+
+@pytest.mark.parametrize(
+    ("single", "first", "second", "pairs"),
+    [
+        ("BCEWithLogitsLoss", "model.kinds > 1", "model.kinds == 1", False),
+        ("BCELoss", "model.kinds > 1", "args.other", False),
+        ("MSELoss", "model.kinds > 1", "args.other", True),
+        ("SmoothL1Loss", "model.kinds > 1", "model.kinds == 1", True),  # of none, for all that is known
+        ("MSELoss", "model.kinds > 1", "model.kinds <= 1", False),
+        ("MSELoss", "model.kinds == 2", "model.kinds not in (2, 3)", True),
+        ("MSELoss", "model.kinds in (2, 3)", "not model.kinds == 2", False),
+        ("MSELoss", "not model.kinds == 1", "args.kinds == 1", False),
+    ],
+)
+def test_losses_of_branches_that_exclude_each_other(
+    tmp_path: Path, single: str, first: str, second: str, pairs: bool
+) -> None:
+    """A loss meets the axes of the branch that it is made for; one that takes no others than of its own size pairs no
+    samples in any."""
+    after, said = conftest.converted(tmp_path, MASKS.format(single=single, first=first, second=second))
+    assert ("RowsOfAllRanks" in after or "AD906" in said) == pairs
