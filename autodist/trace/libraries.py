@@ -54,6 +54,8 @@ class Libraries(Processes):
 
     def library_call(self, name: str, node: ast.AST, frame: Frame, inputs: Row[Value], keywords: Keywords) -> Value:
         root, _, short = name.rpartition(".")
+        if self.catalog.has(name, "uncallable"):
+            return EMPTY
         if root == "builtins":
             handler = getattr(self, "builtin_" + short, None)
             if handler is not None:

@@ -139,3 +139,11 @@ def test_a_function_is_given_its_object_first() -> None:
     program = traced(text)
     (region,) = {each for op in program.operations for each in op.region.around() if each.function is not None}
     assert region.inputs == (bound(program, "a"), bound(program, "n"))
+
+
+@pytest.mark.parametrize(("called", "kinds"), [("torch.utils.checkpoint", 1), ("other.wrap", 2)])
+def test_a_module_that_is_called(called: str, kinds: int) -> None:
+    """It stops the script there, and gives nothing."""
+    text = f"import other\nbody = nn.Linear(4, 1)\nif other.fails():\n    body = {called}(body)\nresult = body"
+    found = bound(traced(HEAD + text), "result")
+    assert len(found.things) + len(found.operations) == kinds
