@@ -26,7 +26,7 @@ from autodist.analyze.losses import doubled, doubts, gathered_rows, sizes_of_all
 from autodist.analyze.measured import relied_on, unread, with_measured
 from autodist.analyze.modules import reached, uncovered
 from autodist.analyze.picked import steps_on_parts
-from autodist.analyze.reductions import losses, placed, reduced, shared, terms
+from autodist.analyze.reductions import losses, needed, placed, reduced, shared, terms
 from autodist.analyze.refusals import meeting, refusals_of, unfinished, unshared_output
 from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Evaluation, Strategy
@@ -342,6 +342,8 @@ def _modelled(
     lying_so = partial(losses, again.program, second, plan)
     even, joined, numbers = ([], (), ()) if by_hand else whole_losses(again, second, lying_so)
     plan = replace(plan, weighed=_nodes(even), joined=_nodes(joined), reduced=plan.reduced | _nodes(numbers))
+    early, before = before, needed(before, again.program, second, plan)
+    plan = replace(plan, reduced=plan.reduced - {each.node for each in early if each not in before})
     run, reductions, leftover = reduced(again, plan, again(plan))
     reductions = [*before, *reductions]
     made_global = {place.node for place in reductions}

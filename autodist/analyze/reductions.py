@@ -201,6 +201,14 @@ def losses(program: Program, run: Interpreter, plan: Plan, assumes: bool = True)
     return Losses(program, _lying(program, run, plan), run.catalog, assumes)
 
 
+def needed(cuts: list[Cut], program: Program, run: Interpreter, plan: Plan) -> list[Cut]:
+    """What was made global for losses, without what sums that these are computed from, joined since, make so."""
+    if not (cuts and plan.joined):
+        return cuts
+    lying = losses(program, run, replace(plan, reduced=plan.reduced - {each.node for each in cuts})).placements
+    return [each for each in cuts if lying.value(program.at(each.node)) != Replicate()]
+
+
 def terms(program: Program, run: Interpreter, plan: Plan) -> tuple[Reduction, ...]:
     """The sums that are multiplied by the number of ranks; in training alone where evaluation, in which every rank has
     all data, comes to the same place."""

@@ -388,3 +388,14 @@ def test_layers_that_normalise_a_width_of_the_settings(tmp_path: Path, sizes: st
     """Samples come second: a layer over the last axis leaves them apart, and one over two axes does not."""
     _, said = conftest.converted(tmp_path, WIDTHS.format(sizes=sizes))
     assert ("AD906" in said) is refused
+
+
+def test_a_sum_that_is_joined_is_not_reduced_where_it_is_compared(tmp_path: Path) -> None:
+    """No gradient flows through the comparison: what is compared has been summed over the ranks."""
+    step = (
+        "both = (out * y).sum()\neach = out.pow(2).sum() + y.sum()\n"
+        "total = torch.where(each == 0, both, each)\nloss = 1 - 2 * both / total"
+    )
+    after, said = converted(tmp_path, step)
+    assert "both = SumOverRanks.apply((out * y).sum())" in after and "torch.where(each == 0, both, each)" in after
+    assert "AD602" not in said
