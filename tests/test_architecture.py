@@ -144,7 +144,7 @@ TRACE = """
     names
     machine | folding
     settings
-    things
+    conditions | things
 """
 """A class calls what is in its bases; `Machine` declares what is called upwards."""
 

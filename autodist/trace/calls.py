@@ -255,12 +255,11 @@ class Calls(Attributes):
             return self.record("recursion", node, frame, [*inputs, *keywords.values()])
         grown = tuple(a | b for a, b in zip(context.arguments, arguments, strict=True))
         same = all(a is b or a == b for a, b in zip(grown, context.arguments, strict=True))
-        elsewhere = context.region is None or context.region.parent is not self.region
-        if not (same and context.is_current()) or elsewhere and context.narrowed:
+        if not (same and context.is_current()):
             context.arguments = grown
             self._run(function, context, node, frame, dict(zip(names, grown, strict=True)))
-        elif elsewhere and context.region is not None:
-            context.region.others.add(self.region)
+        elif context.region is not None:
+            self.come_to(context.region)
         self.take_over(context)
         return context.result
 
@@ -271,9 +270,7 @@ class Calls(Attributes):
         several, loops = self.contexts.setdefault(function.node, []), _loops(self.guards)
         tensors = any(op.is_tensor for each in arguments for op in each.operations)
         if found is None and not (tensors and loops):  # of data that all steps have, one call may take a rank's share
-            alike = (
-                each for each in self._as_quiet(function, several) if each.arguments == arguments and not each.narrowed
-            )
+            alike = (each for each in self._as_quiet(function, several) if each.arguments == arguments)
             alike = (each for each in alike if _loops(each.guards) == loops)
             found = next((each for each in alike if each.is_current()), None)
         if found is None:

@@ -90,8 +90,6 @@ class Context:
     """The attributes and entries that it has read and had not bound itself, with the versions that it found."""
     writes: set[tuple[Heap | Frame, Any]] = field(default_factory=set)
     """Those that it has surely bound."""
-    narrowed: bool = False
-    """Whether what it gives goes by the branches in which it is called."""
 
     def is_current(self) -> bool:
         """Whether what it has read is as it was."""
@@ -172,9 +170,12 @@ class Machine(ABC):
             self.program.operations.append(found)
             self.context.operations[key] = found
         elif len(found.inputs) == len(inputs) and found.keywords.keys() == (keywords or {}).keys():
-            found.inputs = tuple(a | b for a, b in zip(found.inputs, inputs, strict=True))
+            before, found.inputs = found.inputs, tuple(a | b for a, b in zip(found.inputs, inputs, strict=True))
             found.keywords = {key: value | (keywords or {})[key] for key, value in found.keywords.items()}
+            if any(a is not b for a, b in zip(before, found.inputs, strict=True)):
+                self.settings.grow(found)
         else:  # `f(*args)` of different tuples
+            self.settings.grow(found)
             found.inputs = (joined([*found.operands, *inputs, *(keywords or {}).values()]),)
             found.keywords = {}
         self.changed.pop(found, None)  # run again, it gives another tensor, which nobody has changed yet
@@ -213,8 +214,7 @@ class Machine(ABC):
         if region is None:
             region = Region(kind, frame.source, node, self.region, subject)
             self.context.regions[key] = region
-        if region.parent is not self.region:
-            region.others.add(self.region)
+        self.come_to(region)
         region.subject = region.subject | subject
         region.quiet = region.quiet or kind == "with" and self.is_quiet(subject)
         around, guards = self.region, self.guards
@@ -225,6 +225,12 @@ class Machine(ABC):
             yield region
         finally:
             self.region, self.guards = around, guards
+
+    def come_to(self, region: Region) -> None:
+        """Note that code is come to that may have been come to in another way before."""
+        if region.parent is not self.region and self.region not in region.others:
+            region.others.add(self.region)
+            self.settings.ways += 1
 
     def is_quiet(self, subject: Value) -> bool:
         """Whether a context manager, or a decorator, keeps no gradients: `torch.no_grad()`."""
@@ -299,12 +305,9 @@ class Machine(ABC):
         return replace(value, operations=frozenset(found))
 
     def possible(self, value: Value) -> Value:
-        """What a value may be here, of what was made in other branches."""
-        found = self.settings.possible(value, self.guards)
-        if found is not value and self.context.guards:
-            inner = self.guards[len(self.context.guards) :]
-            self.context.narrowed |= self.settings.possible(value, inner) != found
-        return found
+        """What a value may be here, of what was made in other branches than those of the function that is run: it may
+        be called in any."""
+        return self.settings.possible(value, self.guards[len(self.context.guards) :])
 
     # objects and what they hold
 
@@ -327,7 +330,6 @@ class Machine(ABC):
     def take_over(self, inner: Context) -> None:
         """Note what a function has read and bound that was called."""
         context = self.context
-        context.narrowed |= inner.narrowed
         for loop in self.bound_in_round(*inner.writes):
             for thing, key in inner.writes:
                 if isinstance(thing, Frame) and key in thing.names:

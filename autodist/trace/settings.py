@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from typing import TypeAlias
 
 from autodist.program import Operation, Program, Region, Value
@@ -40,14 +41,22 @@ class Settings:
 
     def __init__(self, project: Project, program: Program) -> None:
         self._sources, self._program = project.sources, program
-        self._entered: tuple[int, Counter[ast.AST]] = (0, Counter())
+        self._entered: tuple[int, Counter[ast.AST | None]] = (0, Counter())
         self._asked: tuple[int, set[Operation]] = (0, set())
+        self._told_of: dict[Region, tuple[Value, tuple[int, int, int], list[tuple[Hashable, Condition]]]] = {}
+        self._relied: set[Operation] = set()
+        """The operations by which it was told what tests say."""
+        self._by_node = False
+        self._several = self.ways = 0
+        """How often code was come to in another way than before, or an operation given more."""
 
     def of(self, regions: Iterable[Region]) -> Outcomes:
         """What settings are surely like where one is in all of some regions."""
         found: dict[Hashable, frozenset[Condition]] = {}
-        for each in (region for region in regions if region.kind == "branch"):
-            for key, condition in self._of_branch(each):
+        branches = [region for region in regions if region.kind == "branch"]
+        now = (self._several_calls(), len(self._changing()), self.ways) if branches else (0, 0, 0)
+        for each in branches:
+            for key, condition in self._of_branch(each, now):
                 found[key] = found.get(key, frozenset()) | {condition}
         return found
 
@@ -76,7 +85,26 @@ class Settings:
 
     # tests
 
-    def _of_branch(self, region: Region) -> Iterator[tuple[Hashable, Condition]]:
+    def _of_branch(self, region: Region, now: tuple[int, int, int]) -> list[tuple[Hashable, Condition]]:
+        """What its test says, which is looked at again where what it goes by is not as it is ``now``."""
+        before = self._told_of.get(region)
+        if before is None or before[0] is not region.subject or before[1] != now:
+            self._by_node = False
+            before = region.subject, now, [*self._in_branch(region)]
+            if not self._by_node:
+                self._told_of[region] = before
+        return before[2]
+
+    def grow(self, operation: Operation) -> None:
+        """Note that an operation is given more than before."""
+        self.ways += operation in self._relied
+
+    def _at(self, node: ast.expr) -> Value:
+        """What an expression may be in any context so far, which may be more later."""
+        self._by_node = True
+        return self._program.at(node)
+
+    def _in_branch(self, region: Region) -> Iterator[tuple[Hashable, Condition]]:
         branch = region.source.parents.get(region.node)
         if isinstance(branch, (ast.If, ast.IfExp)):
             body = branch.body if isinstance(branch, ast.If) else [branch.body]
@@ -86,15 +114,16 @@ class Settings:
         self, test: ast.expr, subject: Value, holds: bool, source: Source
     ) -> Iterator[tuple[Hashable, Condition]]:
         """What a test, or a part of it, says of settings where it holds, or does not."""
+        self._relied |= subject.operations
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             given = [each.inputs[0] for each in subject.operations if each.node is test]
-            inner = given[0] if given else self._program.at(test.operand)
+            inner = given[0] if given else self._at(test.operand)
             yield from self._told(test.operand, inner, not holds, source)
         elif isinstance(test, ast.BoolOp):
             if isinstance(test.op, ast.And) is holds:
                 for part in test.values:
                     made = frozenset(each for each in subject.operations if each.node is part)
-                    yield from self._told(part, Value(made) if made else self._program.at(part), holds, source)
+                    yield from self._told(part, Value(made) if made else self._at(part), holds, source)
         elif (operation := subject.operation) is None:
             yield from self._asked_of(test, subject, holds, source)
         elif isinstance(node := operation.node, ast.Compare):
@@ -109,7 +138,7 @@ class Settings:
     ) -> Iterator[tuple[Hashable, Condition]]:
         """The same of a test of constants, which a name of a module stands for."""
         if isinstance(test, ast.Compare):
-            yield from self._compared(test, [*map(self._program.at, (test.left, *test.comparators))], holds, source)
+            yield from self._compared(test, [*map(self._at, (test.left, *test.comparators))], holds, source)
         elif (key := self._key(test, subject, source)) is not None:
             yield key, Condition(holds)
 
@@ -146,6 +175,7 @@ class Settings:
         """The same for operations that give the same; None for what may give something else each time."""
         if operation in above or operation.is_tensor or operation.name in NO_VALUES:
             return None
+        self._relied.add(operation)
         inner = above | {operation}
         if operation.name.startswith(PURE) and operation.name != "operator.contains":
             forms = [self._form_of(each, inner) for each in operation.operands]
@@ -197,11 +227,18 @@ class Settings:
 
     def _calls_of(self, function: ast.AST) -> int:
         """In how many ways a function has been entered so far."""
-        if self._entered[0] != len(self._program.entered):
-            self._entered = len(self._program.entered), Counter(
-                each.function for each in self._program.entered if each.function
-            )
+        self._several_calls()
         return self._entered[1][function]
+
+    def _several_calls(self) -> int:
+        """How many functions have been entered in several ways so far."""
+        seen, calls = self._entered
+        if seen != len(self._program.entered):
+            for each in islice(self._program.entered, seen, None):
+                calls[each.function] += each.function is not None
+                self._several += calls[each.function] == 2
+            self._entered = len(self._program.entered), calls
+        return self._several
 
     def _is_repeated(self, node: ast.AST, source: Source) -> bool:
         for each in source.ancestors(node):
