@@ -35,8 +35,8 @@ REST, NAMED_REST = "*", "**"
 """Under these names stands what a call unpacks of which it is not known how much it is."""
 MOST_CONTEXTS = 48
 """A function that is called in more ways is read for the others together."""
-MOST_OF_DATA = 12
-"""The same of one that computes with no layers, as what reads or augments data."""
+MOST_OF_DATA, LARGE = 12, 10_000
+"""The same of one that computes with no layers, as what reads or augments data, once there are so many operations."""
 DEEPEST = 60
 MOST_AT_ONCE = 2
 """So often a function is followed into itself."""
@@ -279,7 +279,7 @@ class Calls(Attributes):
             if depth >= most or len(self.endings) > DEEPEST:
                 return None
             layers = self._takes_layers(arguments)
-            most_contexts = MOST_CONTEXTS if layers else MOST_OF_DATA
+            most_contexts = MOST_CONTEXTS if layers or len(self.program.operations) < LARGE else MOST_OF_DATA
             found = self._shared(function, several) if len(several) >= most_contexts else None
             if found is None:
                 found = Context(function, self.context, arguments, takes_layers=layers)

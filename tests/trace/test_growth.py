@@ -123,10 +123,20 @@ def test_very_many_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "ways"), [("x + {}", 12), ("nn.Linear(4, {} + 1)(x)", 12), ("nn.Linear(4, {} + 1)", 48)]
+    ("given", "large", "ways"),
+    [
+        ("x + {}", 100, 12),
+        ("nn.Linear(4, {} + 1)(x)", 100, 12),
+        ("nn.Linear(4, {} + 1)", 100, 48),
+        ("x + {}", 10_000, 48),
+    ],
 )
-def test_functions_are_read_in_more_ways_for_models_than_for_data(given: str, ways: int) -> None:
+def test_functions_of_data_are_read_in_fewer_ways_in_a_large_program(
+    given: str, large: int, ways: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What augments data is read for the thirteenth data set together with the twelfth; models lie otherwise each."""
+    monkeypatch.setattr("autodist.trace.calls.LARGE", large)
     calls = "".join(f"y{i} = run({given.format(i)})\n" for i in range(60))
-    program = traced(f"{CALLS}from torch import nn\ndef run(v):\n    return torch.atan(v.weight)\n{calls}")
+    before = "x.relu()\n" * 100
+    program = traced(f"{CALLS}{before}from torch import nn\ndef run(v):\n    return torch.atan(v.weight)\n{calls}")
     assert len(named(program, "torch.atan")) == ways
