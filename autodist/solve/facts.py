@@ -345,10 +345,17 @@ class Facts:
 
     def changes(self, call: Region, given: set[Operation]) -> bool:
         """Whether a function changes in place what it is given."""
-        changing = (each for each in self._program.operations if each.name == "setitem" or each.name.endswith("_"))
-        return any(
-            each.inputs and each.inputs[0].operations & given and call in each.region.around() for each in changing
-        )
+        return any(each.inputs[0].operations & given for each in self._changing.get(call, ()))
+
+    @cached_property
+    def _changing(self) -> dict[Region, list[Operation]]:
+        """What changes something in place, by the regions in which it does."""
+        found: dict[Region, list[Operation]] = {}
+        for each in self._program.operations:
+            if each.inputs and (each.name == "setitem" or each.name.endswith("_")):
+                for region in each.region.around():
+                    found.setdefault(region, []).append(each)
+        return found
 
     def is_about_sizes(self, placement: PerRank, kind: str) -> bool:
         """Whether a tensor got lost where its sizes are written down, which a plan may divide, or are asked for and not
