@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from autodist import regions
 from autodist.analyze.launched import is_distributed
-from autodist.interpreter import Event, Interpreter
+from autodist.interpreter import Event, Interpreter, once_a_run
 from autodist.models import (
     differentiated,
     elsewhere,
@@ -177,12 +177,19 @@ def _uses_past(model: Model, run: Interpreter) -> list[Event]:
     """The training steps in which a model is not in its wrapper."""
     if run.plan.bare or model.wrapping is None or model.bypassed is not None or model.data_parallel:
         return []
+    ours = {each.key for each in (model.object, *model.alternatives)}
+    return [
+        each for each in _bare_steps(run) if any(isinstance(t, Object) and t.key in ours for t in each.value.things)
+    ]
+
+
+@once_a_run
+def _bare_steps(run: Interpreter) -> list[Event]:
+    """The training steps in which models are in no wrapper."""
     training = {loop.node for event in run.of("backward") for loop in event.loops}
     steps = [e for e in run.of("forward") if e.grad and any(loop.node in training for loop in e.loops)]
-    steps = [e for e in steps if not _only_attacks(e, run)]
-    ours = {each.key for each in (model.object, *model.alternatives)}
-    bare = [e for e in steps if any(isinstance(t, Object) and t.key in ours for t in e.value.things)]
-    return [e for e in bare if not any(isinstance(t, Wrapped) for t in e.value.things)]
+    bare = [e for e in steps if not any(isinstance(t, Wrapped) for t in e.value.things)]
+    return [e for e in bare if not _only_attacks(e, run)]
 
 
 def _only_attacks(event: Event, run: Interpreter) -> bool:

@@ -34,9 +34,8 @@ MAX_REPEATS = 24
 """So often a function is entered from one call in it, with whatever leads there,"""
 REPEATS_OF_A_WAY = 4
 """and so often after that on each way that leads there,"""
-MOST_CALLS, MOST_OF_DATA, LARGE = 192, 48, 50_000
-"""but no more than this: called from elsewhere, it does so to other models, or to data, which are followed less once a
-run has taken so many steps."""
+MOST_CALLS = 192
+"""but no more than this."""
 
 
 class Functions(Attributes):
@@ -103,8 +102,7 @@ class Functions(Attributes):
         here = self._repeats[way] = self._repeats.get(way, 0) + 1
         often = calls > MAX_REPEATS * (1 + 4 * (self._forward > 0))
         if often and not self._forward and here <= REPEATS_OF_A_WAY:
-            models = definition in self._of_models or self._steps < LARGE
-            often = calls > (MOST_CALLS if models else MOST_OF_DATA)
+            often = calls > MOST_CALLS  # called from elsewhere, it does so to other things
         if len(self._calls) >= MAX_DEPTH or active >= 2 or often:
             if often and here == 1 and node is not None and not self._forward:
                 self.event("left_out", node, scope, of(function))

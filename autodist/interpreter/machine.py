@@ -19,7 +19,6 @@ from autodist.source import Source
 from autodist.values import NOTHING, Bound, Class, Function, LocalModule, Object, Path_, Scope, Table, Thing, Value
 
 MAX_STEPS = 200_000
-TRAINING = ("forward", "backward", "step")
 
 
 class Interrupted(Exception):
@@ -100,8 +99,6 @@ class Machine(ABC):
         self._loading: set[str] = set()
         self._memory: dict[tuple[int, Path_], Any] = {}
         self._repeats: dict[tuple[Any, ...], int] = {}
-        self._of_models: set[ast.AST] = set()
-        """The functions in which models are made, changed, run or trained."""
         self._steps = 0
         self._loops: list[Loop] = []
         self._calls: list[Call_] = []
@@ -194,8 +191,6 @@ class Machine(ABC):
             detail,
         )
         self.events.append(noted)
-        if kind in TRAINING or any("module" in getattr(each, "roles", ()) for each in value.things):
-            self._of_models.update(call.function.node for call in self._calls)
         if kind == "loader":
             self.loader_calls[node] = None
         elif kind == "optimizer":

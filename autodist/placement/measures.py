@@ -6,7 +6,7 @@ import ast
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 
 from autodist import operations
@@ -309,11 +309,16 @@ class Measures(Loops):
 
     def _counts_whole(self, size: Value) -> bool:
         """Whether it is computed from a number of a rank's samples that was made that of all ranks."""
-        wholes = {each for each, lying in self._plan.placed.items() if lying == Replicate()}
+        wholes = self._wholes
         if not wholes:
             return False
         above = closure(size.operations, lambda op: (each for value in op.operands for each in value.operations))
         return not wholes.isdisjoint(above)
+
+    @cached_property
+    def _wholes(self) -> set[Operation]:
+        """What is made that of all ranks."""
+        return {each for each, lying in self._plan.placed.items() if lying == Replicate()}
 
     def _is_column(self, value: Value, sizes: Sizes, within: int = 6) -> bool:
         """Whether it is one number for each sample on an axis of its own, as `nn.Linear(8, 1)` gives."""

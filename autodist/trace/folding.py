@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from autodist.program import UNKNOWN, Operation, Value, constant, joined
-from autodist.trace.things import External
+from autodist.trace.things import External, Method, Object
 
 NAMES: Mapping[type[ast.AST], str] = {
     ast.Add: "add",
@@ -57,6 +57,8 @@ METHODS: Mapping[type[ast.AST], str] = {
     ast.GtE: "__ge__",
 }
 FOLDED = (bool, int, float, str, bytes, type(None), tuple)
+UNSIZED = ("builtins.object", "builtins.Exception", "abc.ABC")
+"""Classes of Python that have neither `__len__` nor `__bool__`."""
 LONGEST = 10_000
 
 
@@ -106,11 +108,19 @@ def truth(value: Value) -> bool | None:
 
 
 def _is_true(thing: object) -> bool:
-    """Functions, classes and objects count as true; of containers and instances with `__len__` it is not known."""
+    """Functions, classes and objects count as true; of containers, of instances with `__len__`, and of what other
+    libraries than torch make it is not known."""
+    if isinstance(thing, Object):
+        told = all(each in UNSIZED or each.startswith("torch.") for each in thing.library_names)
+        return told and (thing.cls is None or not (thing.cls.find("__len__") or thing.cls.find("__bool__")))
+    return not hasattr(thing, "element") and not _is_unread(thing)
+
+
+def _is_unread(thing: object) -> bool:
+    """Whether it is an attribute that a library has, or gives its objects: a method, a setting or a state."""
     if isinstance(thing, External):
-        return True
-    cls = getattr(thing, "cls", None)
-    return not hasattr(thing, "element") and (cls is None or not (cls.find("__len__") or cls.find("__bool__")))
+        return "." in thing.name
+    return isinstance(thing, Method) and isinstance(thing.function, str) and isinstance(thing.owner, Object)
 
 
 def identity(left: Value, right: Value) -> bool | None:
@@ -118,7 +128,7 @@ def identity(left: Value, right: Value) -> bool | None:
     for one, other in ((left, right), (right, left)):
         if other.is_constant and other.constant is None:
             maybe: set[bool | None] = {each == (type(None), None) for each in one.constants}
-            maybe |= {False for _ in one.things}
+            maybe |= {None if _is_unread(each) else False for each in one.things}
             maybe |= {False if _is_surely_tensor(each) else None for each in one.operations}
             return maybe.pop() if len(maybe) == 1 else None
     if left.is_constant and right.is_constant:

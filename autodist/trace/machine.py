@@ -170,9 +170,10 @@ class Machine(ABC):
             self.program.operations.append(found)
             self.context.operations[key] = found
         elif len(found.inputs) == len(inputs) and found.keywords.keys() == (keywords or {}).keys():
-            before, found.inputs = found.inputs, tuple(a | b for a, b in zip(found.inputs, inputs, strict=True))
+            before = [*found.operands]
+            found.inputs = tuple(a | b for a, b in zip(found.inputs, inputs, strict=True))
             found.keywords = {key: value | (keywords or {})[key] for key, value in found.keywords.items()}
-            if any(a is not b for a, b in zip(before, found.inputs, strict=True)):
+            if any(a is not b for a, b in zip(before, found.operands, strict=True)):
                 self.settings.grow(found)
         else:  # `f(*args)` of different tuples
             self.settings.grow(found)

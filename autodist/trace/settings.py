@@ -4,6 +4,7 @@ is not there where it is another one."""
 from __future__ import annotations
 
 import ast
+import sys
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -201,12 +202,15 @@ class Settings:
         return bool(quiet) and operation.inputs[0].operations.isdisjoint(self._changing())
 
     def _changing(self) -> set[Operation]:
-        """What gives objects of which a method has been called so far, or of which entries were set."""
+        """What gives objects that have been called so far, or a method of theirs, of which entries were set, or that a
+        library was given of which nothing is known."""
         seen, found = self._asked
         for each in self._program.operations[seen:]:
             called = isinstance(each.node, ast.Call) and each.name.startswith("object.") and each.name not in ASKING
-            if each.inputs and (called or each.name == "setitem"):
+            if each.inputs and (called or each.name in ("setitem", "call")):
                 found |= each.inputs[0].operations
+            elif isinstance(each.node, ast.Call) and each.known is None and _is_of_library(each.name):
+                found.update(*(value.operations for value in each.operands))
         self._asked = len(self._program.operations), found
         return found
 
@@ -282,6 +286,12 @@ def _constants(listed: ast.List | ast.Set) -> tuple[object, ...] | None:
     """The constants that are written down in a list."""
     told = tuple(each.value for each in listed.elts if isinstance(each, ast.Constant))
     return told if len(told) == len(listed.elts) else None
+
+
+def _is_of_library(name: str) -> bool:
+    """Whether an operation is a function of a library that Python does not bring along."""
+    root, _, function = name.partition(".")
+    return bool(function) and root not in {"object", "operator", "builtins", "function", *sys.stdlib_module_names}
 
 
 def _is_self(node: ast.expr) -> bool:

@@ -193,6 +193,9 @@ def test_a_chain_of_branches(test: str, expected: set[str]) -> None:
         ("table", "not table", "table.clear()", ONCE),
         ("args.names == []", "args.names != []", "args.names.append(1)", ONCE),
         ("args.least(1) == 1", "args.least(1) == 2", "", ONCE),
+        ("args.stop.early", "not args.stop.early", "args.stop(1)", ONCE),
+        ("args.step == 1", "args.step > 1", "import schedules\nschedules.advance(args)", ONCE),
+        ("args.step == 1", "args.step > 1", "from schedules import advance\nadvance(state=args)", ONCE),
     ],
 )
 def test_values_that_may_be_others(first: str, test: str, between: str, made: str) -> None:
